@@ -1,0 +1,44 @@
+# The commands of the README. Each does its own set-up and is quick the second time.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench format native clean
+
+demo: $(VENV)/.ready
+	$(BIN)/apportion demo --out out/demo
+
+test: check
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks
+
+native: $(VENV)/.packages
+	$(PIP) install --no-build-isolation --no-deps --editable .
+
+# torch first and pinned: an unpinned one pulls gigabytes of CUDA packages.
+$(VENV)/.packages: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(PIP) install torch==2.13.0
+	$(PIP) install $$($(BIN)/python tools/requirements.py all dev)
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.packages CMakeLists.txt $(wildcard native/*)
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) build out .mypy_cache .ruff_cache .pytest_cache .hypothesis

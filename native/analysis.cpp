@@ -1,0 +1,1 @@
+// The five data-flow analyses.

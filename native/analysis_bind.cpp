@@ -1,0 +1,2 @@
+#include "bindings.h"
+void bind_analysis(nanobind::module_&) {}

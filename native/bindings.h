@@ -1,0 +1,6 @@
+// What each part of the extension offers to module.cpp.
+#pragma once
+#include <nanobind/nanobind.h>
+
+void bind_llvm(nanobind::module_& module);
+void bind_analysis(nanobind::module_& module);

@@ -1,0 +1,2 @@
+#include "bindings.h"
+void bind_llvm(nanobind::module_&) {}

@@ -1,0 +1,66 @@
+"""Where things are kept, and settings read from TOML files into frozen dataclasses."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+
+T = TypeVar("T")
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder for what can be made again: `$APPORTION_CACHE`, else the user's cache; made when missing."""
+    root = os.environ.get("APPORTION_CACHE")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "apportion"
+    folder = base.joinpath(*parts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnreadableFile(
+            f"Cannot write to the cache folder {folder} ({error.strerror}). Set APPORTION_CACHE to another."
+        ) from error
+    return folder
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """The tables of a TOML file.
+
+    Raises:
+        UnreadableFile: the file is not there.
+        MalformedInput: it is not TOML; the message carries the line.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"Cannot read {path}: {error}") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MalformedInput(str(error), file=str(path)) from error
+
+
+def load(kind: type[T], path: Path) -> T:
+    """A frozen dataclass of type `kind`, read from a TOML file; unknown and ill-typed keys are errors."""
+    return convert(kind, read_toml(path), source=str(path))
+
+
+def convert(kind: type[T], values: object, *, source: str) -> T:
+    """`values` (plain dicts and lists) as a `kind`, with every problem named after its key.
+
+    Raises:
+        InvalidSetting: a key is unknown, missing or has a value of the wrong type.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or kind.__name__}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise InvalidSetting(f"{source}: {problems}") from error
