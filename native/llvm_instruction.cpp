@@ -1,5 +1,6 @@
 // The grammar of each instruction: its operands in LLVM's order, its successors, its result.
 #include <array>
+#include <unordered_set>
 
 #include "llvm_module.h"
 
@@ -171,6 +172,7 @@ void ModuleReader::parameter_attributes() {
         const char* start = c.p;
         View word = c.word();
         if (ConstantReader::is_value_word(word) || (word == "c" && *c.p == '"')) { c.p = start; return; }
+        if (types.scalar(word) != NO_TYPE) { c.p = start; c.fail_here("expected a name or an attribute"); }
         if (*c.p == '(') { c.balanced(); continue; }
         if (word == "align") {
             c.skip_blanks();
@@ -248,16 +250,24 @@ void ModuleReader::attachment() {
     c.skip_space();
     if (*c.p != '!') c.fail_here("expected metadata");
     ++c.p;
-    const char* start = c.p;
     View kind = c.word();
     if (kind.empty()) c.fail_here("expected the name of a metadata kind");
     c.skip_space();
     if (*c.p != '!') c.fail_here("expected metadata");
-    if (kind == "prof" && is(c.p[1], DIGIT) && open_ && function_ >= 0 && start > text_.data()) {
+    if (is(c.p[1], DIGIT)) {
         Cursor number(View(c.p + 1, static_cast<size_t>(c.end - c.p - 1)));
-        profiles_.emplace_back(static_cast<int32_t>(out.node_type.size()), number.number());
+        const char* where = c.p;
+        metadata_uses_.emplace_back(number.number(), where);
+        // The instruction whose line this is becomes the next node.
+        if (kind == "prof" && open_) profiles_.emplace_back(static_cast<int32_t>(out.node_type.size()), metadata_uses_.back().first);
     }
     skip_metadata();
+}
+
+void ModuleReader::alignment() {
+    const char* where = c.p;
+    uint64_t bytes = c.number();
+    if (bytes & (bytes - 1)) c.fail_at(where, "an alignment must be a power of two");
 }
 
 void ModuleReader::trailing() {
@@ -270,7 +280,7 @@ void ModuleReader::trailing() {
         if (*c.p == '!') { attachment(); continue; }
         const char* where = c.p;
         View word = c.word();
-        if (word == "align") c.number();
+        if (word == "align") alignment();
         else if (word == "addrspace") { c.p = where; TypeTable::address_space(c); }
         else { c.p = where; c.fail_here("expected 'align' or metadata"); }
     }
@@ -319,7 +329,11 @@ void ModuleReader::call(bool invoke, bool callbr) {
     else if (*c.p == '%') { callee = name_after_sigil(c, '%'); through_local = true; }
     else if (c.peek_word() == "asm") {
         c.word();
-        while (!c.at('"')) if (c.word().empty()) c.fail_here("expected the text of the assembly");
+        while (!c.at('"')) {
+            View flag = c.word();
+            if (flag != "sideeffect" && flag != "alignstack" && flag != "inteldialect" && flag != "unwind")
+                c.fail_at(c.p - flag.size(), "expected the text of the assembly");
+        }
         c.string();
         c.need(',');
         c.string();
@@ -553,6 +567,9 @@ void ModuleReader::instruction() {
         case Form::Alloca: {
             flags();
             TypeId type = types.parse(c);
+            Kind kind = types[type].kind;
+            if (kind == Kind::Void || kind == Kind::Label || kind == Kind::Metadata || kind == Kind::Function || kind == Kind::Token)
+                c.fail_at(start, "'" + types[type].printed + "' cannot be allocated");
             Operand count{Operand::Role::Constant, types.integer(32), -1};
             uint64_t space = 0;
             for (;;) {
@@ -563,7 +580,7 @@ void ModuleReader::instruction() {
                 c.skip_space();
                 if (*c.p == '!') { c.p = before; break; }
                 View next = c.peek_word();
-                if (next == "align") { c.word(); c.number(); }
+                if (next == "align") { c.word(); alignment(); }
                 else if (next == "addrspace") space = TypeTable::address_space(c);
                 else count = typed_value();
             }
@@ -602,6 +619,8 @@ void ModuleReader::instruction() {
         case Form::Return: {
             now.terminator = true;
             TypeId type = types.parse(c);
+            if (type != function_result_)
+                c.fail_at(start, "'" + types[type].printed + "' returned from a function of type '" + types[function_result_].printed + "'");
             if (types[type].kind != Kind::Void) operands.push_back(value(type));
             break;
         }
@@ -623,8 +642,11 @@ void ModuleReader::instruction() {
             now.successors.push_back(label());
             operands.emplace_back();
             c.need('[');
+            std::unordered_set<int32_t> cases;
             while (!c.at(']')) {
+                const char* where = c.p;
                 operands.push_back(typed_value());
+                if (!cases.insert(operands.back().index).second) c.fail_at(where, "this case occurs twice");
                 if (operands.back().type != operands[0].type || operands.back().role != Operand::Role::Constant)
                     c.fail("a case must be a constant of type '" + types[operands[0].type].printed + "'");
                 comma();

@@ -14,6 +14,14 @@ bool memory_intrinsic(View name) {
     return starts_with(name, "llvm.memcpy.") || starts_with(name, "llvm.memmove.") || starts_with(name, "llvm.memset.");
 }
 
+bool known_property(View word) {
+    static const std::unordered_set<View> KNOWN = {
+        "section", "partition", "comdat", "align", "code_model", "no_sanitize_address", "no_sanitize_hwaddress",
+        "sanitize_address", "sanitize_memtag", "sanitize_address_dyninit",
+    };
+    return KNOWN.count(word);
+}
+
 }  // namespace
 
 GraphArrays build_graph(View text, const GraphOptions& options) { return ModuleReader(text, options).read(); }
@@ -213,7 +221,7 @@ void ModuleReader::global_definition(const Name& name, const char* start) {
         }
     } else {
         global.value_type = types.parse(c);
-        if (!external) constants_reader.skip();
+        if (!external) constants_reader.read(globals_[static_cast<size_t>(index)].value_type);
     }
     const char* end = c.p;
     for (;;) {  // ', section "x"', ', align 4', ', comdat', ', !dbg !4', ', no_sanitize_address', …
@@ -224,7 +232,7 @@ void ModuleReader::global_definition(const Name& name, const char* start) {
         c.skip_space();
         if (*c.p == '!') { attachment(); end = c.p; continue; }
         View word = c.word();
-        if (word.empty()) c.fail_here("expected an attribute of the global");
+        if (!known_property(word)) c.fail_at(c.p - word.size(), "unknown property of a global: '" + std::string(word) + "'");
         c.skip_blanks();
         if (*c.p == '"') c.string();
         else if (*c.p == '(') c.balanced();
@@ -242,13 +250,18 @@ void ModuleReader::global_definition(const Name& name, const char* start) {
 void ModuleReader::metadata_definition() {
     ++c.p;
     View word = c.word();
+    if (word.empty()) c.fail_here("expected the name or number of metadata");
+    for (char d : word) if (is(word[0], DIGIT) && !is(d, DIGIT)) c.fail_at(word.data(), "'!" + std::string(word) + "' is no metadata number");
+    if (is(word[0], DIGIT) && word.size() > 18) c.fail_at(word.data(), "this number is too large");
     c.need('=');
     const char* start = (c.skip_space(), c.p);
     c.eat_word("distinct");
     skip_metadata();
     View body{start, static_cast<size_t>(c.p - start)};
-    if (!word.empty() && is(word[0], DIGIT)) metadata_.emplace_back(strtoull(std::string(word).c_str(), nullptr, 10), body);
-    else if (word == "llvm.module.flags") module_flags_ = body;
+    if (!word.empty() && is(word[0], DIGIT)) {
+        Cursor digits(word);
+        if (!metadata_.emplace(digits.number(), body).second) c.fail_at(start, "metadata !" + std::string(word) + " is defined twice");
+    } else if (word == "llvm.module.flags") module_flags_ = body;
 }
 
 // Past one metadata value: '!5', '!"text"', '!{…}', '!DILocation(…)', 'metadata !{…}', or a typed constant.
@@ -298,6 +311,9 @@ void ModuleReader::function_header(bool definition) {
         if (*c.p == '(') c.balanced();
     }
     TypeId result = types.parse(c);
+    Kind result_kind = types[result].kind;
+    if (result_kind == Kind::Label || result_kind == Kind::Metadata || result_kind == Kind::Function)
+        c.fail("a function's result cannot have type '" + types[result].printed + "'");
     const char* where = (c.skip_space(), c.p);
     Name name = name_after_sigil(c, '@');
     int32_t index = global_of(name, where);
@@ -331,6 +347,7 @@ void ModuleReader::function_header(bool definition) {
     Global& global = globals_[static_cast<size_t>(index)];
     global.role = Global::Role::Function;
     global.value_type = types.function(result, parameters, variadic);
+    function_result_ = result;
     if (keep && late) late_declarations_.push_back(index);
     else if (keep) {
         global.function = static_cast<int32_t>(out.functions.size());
@@ -374,8 +391,7 @@ void ModuleReader::skip_header_rest(bool definition, int32_t function) {
         View word = c.word();
         if (word.empty()) c.fail_here(definition ? "expected '{'" : "expected an attribute of the function");
         if (word == "personality" || word == "prefix" || word == "prologue") {
-            types.parse(c);
-            constants_reader.skip();
+            constants_reader.read(types.parse(c));
         } else if (word == "section" || word == "partition" || word == "gc") {
             c.string();
         } else if (*c.p == '=') {  // 'align=8' inside attribute groups of old versions
@@ -388,19 +404,31 @@ void ModuleReader::skip_header_rest(bool definition, int32_t function) {
 
 // -- the end: what joins functions, and constants
 
-void ModuleReader::finish() {
-    for (const GlobalReference& reference : constants_reader.references)
-        global_of(reference.name, reference.where);
-    for (const Global& global : globals_)
-        if (global.role == Global::Role::Unknown)
-            c.fail_at(global.first_use, "use of undefined value '" + global.name.printed('@') + "'");
-    for (int32_t index : late_declarations_) {
-        Global& global = globals_[static_cast<size_t>(index)];
-        global.function = static_cast<int32_t>(out.functions.size());
-        out.functions.push_back({std::string(global.name.text), {}});
-        int32_t node = add_node(INSTRUCTION, text_of("; undefined function"), text_of(""), global.function, 0);
-        ends_.push_back({node, {node}});
+void ModuleReader::declare_late(int32_t index) {
+    Global& global = globals_[static_cast<size_t>(index)];
+    global.role = Global::Role::Function;
+    global.function = static_cast<int32_t>(out.functions.size());
+    out.functions.push_back({std::string(global.name.text), {}});
+    int32_t node = add_node(INSTRUCTION, text_of("; undefined function"), text_of(""), global.function, 0);
+    ends_.push_back({node, {node}});
+}
+
+void ModuleReader::check_references() {
+    types.check_all_defined(c);
+    for (const GlobalReference& reference : constants_reader.references) global_of(reference.name, reference.where);
+    for (auto [number, where] : metadata_uses_)
+        if (!metadata_.count(number)) c.fail_at(where, "use of undefined metadata '!" + std::to_string(number) + "'");
+    for (size_t i = 0; i < globals_.size(); ++i) {
+        if (globals_[i].role != Global::Role::Unknown) continue;
+        // LLVM 21 and newer declare intrinsics by themselves.
+        if (starts_with(globals_[i].name.text, "llvm.")) late_declarations_.push_back(static_cast<int32_t>(i));
+        else c.fail_at(globals_[i].first_use, "use of undefined value '" + globals_[i].name.printed('@') + "'");
     }
+}
+
+void ModuleReader::finish() {
+    check_references();
+    for (int32_t index : late_declarations_) declare_late(index);
     add_calls();
     add_constants();
     profile();
@@ -456,8 +484,8 @@ void ModuleReader::add_constants() {
 // -- profile metadata
 
 View ModuleReader::metadata(uint64_t number) const {
-    for (const auto& [known, body] : metadata_) if (known == number) return body;
-    return {};
+    auto found = metadata_.find(number);
+    return found == metadata_.end() ? View() : found->second;
 }
 
 namespace {
@@ -478,12 +506,9 @@ bool numbers_after(View body, View name, std::vector<uint64_t>& numbers) {
 }  // namespace
 
 void ModuleReader::profile() {
-    std::unordered_map<uint64_t, View> bodies;
-    if (!profiles_.empty() || !entry_counts_.empty())
-        for (const auto& [number, body] : metadata_) bodies.emplace(number, body);
     for (auto [node, number] : profiles_) {
         std::vector<uint64_t> weights;
-        if (!numbers_after(bodies[number], "branch_weights", weights)) continue;
+        if (!numbers_after(metadata(number), "branch_weights", weights)) continue;
         uint64_t total = 0;
         for (uint64_t w : weights) total += w;
         if (weights.size() == 2) {
@@ -494,7 +519,7 @@ void ModuleReader::profile() {
     }
     for (auto [function, number] : entry_counts_) {
         std::vector<uint64_t> counts;
-        if (function >= 0 && numbers_after(bodies[number], "function_entry_count", counts) && !counts.empty())
+        if (function >= 0 && numbers_after(metadata(number), "function_entry_count", counts) && !counts.empty())
             out.functions[static_cast<size_t>(function)].features.push_back({"llvm_profile_entry_count", counts[0]});
     }
     // The module flag '!{i32 1, !"ProfileSummary", !N}' names a list of '!{!"TotalCount", i64 7}' pairs.

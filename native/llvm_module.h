@@ -99,6 +99,8 @@ class ModuleReader {
     void function_header(bool definition);
     void skip_header_rest(bool definition, int32_t function);
     int32_t global_of(const Name& name, const char* where);
+    void check_references();
+    void declare_late(int32_t global);
     void finish();
     void add_calls();
     void add_constants();
@@ -121,6 +123,7 @@ class ModuleReader {
 
     // -- llvm_instruction.cpp: the grammar of each instruction
     void instruction();
+    void alignment();
     void trailing();
     void attachment();
     Operand typed_value(bool attributes = false);
@@ -169,7 +172,8 @@ class ModuleReader {
     std::vector<FunctionEnds> ends_;
     std::vector<std::pair<int32_t, int32_t>> calls_;   // instruction node, global
     std::vector<int32_t> late_declarations_;           // globals whose upgraded declaration LLVM appends
-    std::vector<std::pair<uint64_t, View>> metadata_;
+    std::unordered_map<uint64_t, View> metadata_;
+    std::vector<std::pair<uint64_t, const char*>> metadata_uses_;
     std::vector<std::pair<int32_t, uint64_t>> profiles_;      // node, metadata number
     std::vector<std::pair<int32_t, uint64_t>> entry_counts_;  // function, metadata number
     View module_flags_;
@@ -183,6 +187,7 @@ class ModuleReader {
 
     // the function being read
     int32_t function_ = -1;
+    TypeId function_result_ = NO_TYPE;
     std::vector<Symbol> symbols_;
     std::unordered_map<View, int32_t> named_;
     std::vector<int32_t> numbered_;

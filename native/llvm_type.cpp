@@ -138,7 +138,9 @@ TypeId TypeTable::base(Cursor& c) {
     switch (*c.p) {
         case '%': {
             Name name = name_after_sigil(c, '%');
-            return unique({Kind::NamedStruct, NO_TYPE, 0, {}, name.printed('%')});
+            TypeId id = unique({Kind::NamedStruct, NO_TYPE, 0, {}, name.printed('%')});
+            if (!(*this)[id].first_use) (*this)[id].first_use = start;
+            return id;
         }
         case '[': {
             ++c.p;
@@ -237,7 +239,8 @@ TypeId TypeTable::parse(Cursor& c) {
 
 void TypeTable::define(const Name& name, Cursor& c) {
     TypeId id = unique({Kind::NamedStruct, NO_TYPE, 0, {}, name.printed('%')});
-    if ((*this)[id].has_body) c.fail("redefinition of type " + (*this)[id].printed);
+    if ((*this)[id].defined) c.fail("redefinition of type '" + (*this)[id].printed + "'");
+    (*this)[id].defined = true;
     if (c.eat_word("opaque")) return;
     TypeId body = parse(c);
     if ((*this)[body].kind != Kind::Struct) {
@@ -248,6 +251,12 @@ void TypeTable::define(const Name& name, Cursor& c) {
     }
     (*this)[id].members = (*this)[body].members;
     (*this)[id].has_body = true;
+}
+
+void TypeTable::check_all_defined(const Cursor& c) const {
+    for (const Type& type : types_)
+        if (type.kind == Kind::NamedStruct && !type.defined)
+            c.fail_at(type.first_use, "use of undefined type '" + type.printed + "'");
 }
 
 }  // namespace apportion

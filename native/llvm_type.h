@@ -24,6 +24,8 @@ struct Type {
     std::vector<TypeId> members;      // of a struct, or a function's parameters
     std::string printed;              // exactly as LLVM prints it
     bool has_body = false;            // of a named struct
+    bool defined = false;             // of a named struct: with a body, or as opaque
+    const char* first_use = nullptr;  // of a named struct
     bool variadic = false;            // of a function
     bool scalable = false;            // of a vector
     TypeId pointer = NO_TYPE;         // to this type, address space 0: the common case needs no look-up
@@ -42,6 +44,7 @@ class TypeTable {
     static uint64_t address_space(Cursor& c);
 
     void define(const Name& name, Cursor& c);  // the text after '%name = type'
+    void check_all_defined(const Cursor& c) const;
 
     TypeId integer(uint64_t bits);
     TypeId pointer_to(TypeId pointee, uint64_t address_space);

@@ -135,14 +135,16 @@ class Cursor {
         fail_at(start, "this bracket is never closed");
     }
 
+    // Digits only: a letter that follows belongs to the next word ('[4x i32]').
     uint64_t number() {
-        View digits = word();
-        if (digits.empty() || digits.size() > 19) fail_at(p - digits.size(), "expected a number");
+        skip_space();
+        const char* start = p;
         uint64_t value = 0;
-        for (char c : digits) {
-            if (!is(c, DIGIT)) fail_at(p - digits.size(), "expected a number");
-            value = value * 10 + static_cast<uint64_t>(c - '0');
+        while (is(*p, DIGIT)) {
+            if (p - start >= 19) fail_at(start, "this number is too large");
+            value = value * 10 + static_cast<uint64_t>(*p++ - '0');
         }
+        if (p == start) fail_here("expected a number");
         return value;
     }
 
@@ -187,7 +189,8 @@ inline Name name_after_sigil(Cursor& c, char sigil) {
     ++c.p;
     if (*c.p == '"') return {c.string(), true};
     const char* start = c.p;
-    while (is(*c.p, IDENTIFIER)) ++c.p;
+    uint8_t kind = is(*c.p, DIGIT) ? DIGIT : IDENTIFIER;  // a number ends at the first letter: '%4to'
+    while (is(*c.p, kind)) ++c.p;
     if (c.p == start) c.fail_at(start - 1, std::string("'") + sigil + "' must be followed by a name");
     return {{start, static_cast<size_t>(c.p - start)}, false};
 }

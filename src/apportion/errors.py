@@ -12,10 +12,17 @@ message of the command line and an HTTP 422.
     │   ├── MalformedIR                     LLVM IR that no LLVM would read
     │   └── CompileError                    source that the compiler refuses; carries its diagnostics
     ├── InvalidGraph        (ValueError)    arrays that are not a program graph
+    ├── AnalysisError       (ValueError)    a data-flow analysis that this graph, or this root, does not allow
+    ├── NoDevice            (RuntimeError)  no device is there to run on
+    ├── NotSplittable       (ValueError)    a kernel whose work cannot be shared between devices
     └── JobError            (RuntimeError)  work in a child process came to nothing
         ├── DeadlineExceeded (TimeoutError) it took longer than it was given
         ├── LimitExceeded                   it wanted more memory or wrote more output than it was given
-        └── WorkerCrashed                   it died of a signal
+        ├── WorkerCrashed                   it died: of a signal, or by leaving in the middle
+        ├── ItemFailed                      it raised; carries the exception's type, message and traceback
+        ├── LaunchFailed                    a driver refused or failed the launch of a kernel
+        │   └── OutOfBoundsWrite            a kernel wrote outside its arguments
+        └── VerificationFailed              devices gave different results for the same launch
 """
 
 from __future__ import annotations
@@ -93,6 +100,10 @@ class InvalidGraph(ApportionError, ValueError):
     """Arrays that do not make a program graph."""
 
 
+class AnalysisError(ApportionError, ValueError):
+    """A data-flow analysis that this graph, or this root, does not allow."""
+
+
 class JobError(ApportionError, RuntimeError):
     """Work in a child process came to nothing."""
 
@@ -106,4 +117,32 @@ class LimitExceeded(JobError):
 
 
 class WorkerCrashed(JobError):
-    """It died of a signal."""
+    """It died: of a signal, or by leaving in the middle."""
+
+
+class ItemFailed(JobError):
+    """It raised an exception that is not one of ours."""
+
+    def __init__(self, exception_type: str, message: str, traceback: str = "") -> None:
+        self.exception_type, self.message, self.traceback = exception_type, message, traceback
+        super().__init__(f"{exception_type}: {message}" if message else exception_type)
+
+
+class LaunchFailed(JobError):
+    """A driver refused or failed the launch of a kernel."""
+
+
+class OutOfBoundsWrite(LaunchFailed):
+    """A kernel wrote outside its arguments."""
+
+
+class VerificationFailed(JobError):
+    """Devices gave different results for the same launch."""
+
+
+class NoDevice(ApportionError, RuntimeError):
+    """No device is there to run on."""
+
+
+class NotSplittable(ApportionError, ValueError):
+    """A kernel whose work cannot be shared between devices."""

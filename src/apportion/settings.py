@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 
@@ -56,11 +57,21 @@ def convert(kind: type[T], values: object, *, source: str) -> T:
     Raises:
         InvalidSetting: a key is unknown, missing or has a value of the wrong type.
     """
+    # A plain dataclass cannot be given a configuration, and without one unknown keys are dropped in silence.
+    # A tuple of one can, and hands it down to the dataclasses inside.
+    adapter = TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
     try:
-        return TypeAdapter(kind).validate_python(values)
+        (value,) = adapter.validate_python((values,))
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or kind.__name__}: {problem['msg']}"
+            f"{'.'.join(str(part) for part in problem['loc'][1:]) or kind.__name__}: {_complaint(problem)}"
             for problem in error.errors()
         )
         raise InvalidSetting(f"{source}: {problems}") from error
+    return value
+
+
+def _complaint(problem: ErrorDetails) -> str:
+    # What a value object says of itself comes without pydantic's "Value error, ".
+    said = problem.get("ctx", {}).get("error")
+    return problem["msg"] if said is None else str(said)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from cyclopts import App
 
 from apportion import __version__
-from apportion.errors import ApportionError
+from apportion.errors import ApportionError, UnknownName
 
 app = App(
     name="apportion",
     version=__version__,
     help="Which device should do how much of this work, and how sure are we?",
+    suppress_keyboard_interrupt=False,  # `main` has its own word for it
 )
 
 COMMANDS = {
     "graph": ("apportion.cli.graph:graph", "Build program graphs from source, LLVM IR or a folder of them."),
     "analyze": ("apportion.cli.analyze:analyze", "Run a data-flow analysis over a program graph."),
+    "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
     "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
+    "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
+    "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
+    "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
+    "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
     "doctor": ("apportion.cli.doctor:doctor", "Say what is installed, what is found, and what is missing."),
 }
 "A verb: the function that serves it, and its line in the help (said here so that help loads no verb)."
@@ -28,10 +35,14 @@ for _name, (_target, _help) in COMMANDS.items():
 app.register_install_completion_command()
 
 
-def main() -> None:
-    """Run a command; our own errors become one line and exit status 1."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command, by default that of `sys.argv`; our own errors become one line and exit status 1."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app()
+        # cyclopts would load every verb to say this.
+        if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+            raise UnknownName("command", words[0], COMMANDS)
+        app(words)
     except ApportionError as error:
         print(f"apportion: {error}", file=sys.stderr)
         sys.exit(1)

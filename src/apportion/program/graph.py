@@ -7,8 +7,9 @@ flow (and type). Letters for shapes: N nodes, E edges, S strings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -48,8 +49,16 @@ class StringTable(Sequence[str]):
     offsets: NDArray[np.int64]  # (S + 1,)
 
     def __post_init__(self) -> None:
+        _of_kind("A string table's data", self.data, np.uint8)
+        _of_kind("A string table's offsets", self.offsets, np.int64)
         offsets = self.offsets
-        if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(self.data):
+        if (
+            self.data.ndim != 1
+            or offsets.ndim != 1
+            or len(offsets) == 0
+            or offsets[0] != 0
+            or offsets[-1] != len(self.data)
+        ):
             raise InvalidGraph("A string table's offsets must run from 0 to the length of its data")
         if np.any(np.diff(offsets) < 0):
             raise InvalidGraph("A string table's offsets must not fall")
@@ -81,7 +90,7 @@ class StringTable(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         bounds = self.offsets.tolist()
         blob = self.data.tobytes()
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             yield blob[start:end].decode("utf-8", "surrogateescape")
 
     def __eq__(self, other: object) -> bool:
@@ -90,6 +99,9 @@ class StringTable(Sequence[str]):
         return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.data, other.data)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StringTable, (self.data, self.offsets)  # built anew, so that it arrives frozen
 
     def _text(self, start: int, end: int) -> str:
         return self.data[start:end].tobytes().decode("utf-8", "surrogateescape")
@@ -200,7 +212,21 @@ class ProgramGraph:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and pickled arrays come back writeable: build the graph anew.
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["node_features"] = dict(self.node_features)
+        return ProgramGraph, tuple(values.values())
+
     def _check(self) -> None:
+        for name in ("node_type", "edge_flow"):
+            _of_kind(name, getattr(self, name), np.uint8)
+        for name in (
+            "node_text", "node_full_text", "node_function", "node_block", "edge_position", "edges",
+        ):  # fmt: skip
+            _of_kind(name, getattr(self, name), np.int32)
+        if self.node_type.ndim != 1 or self.edge_flow.ndim != 1:
+            raise InvalidGraph("node_type and edge_flow must have one dimension")
         n, e = len(self.node_type), len(self.edge_flow)
         for name in ("node_text", "node_full_text", "node_function", "node_block"):
             if getattr(self, name).shape != (n,):
@@ -221,6 +247,11 @@ class ProgramGraph:
         _within("edges", self.edges, 0, n)
         if any(not 0 <= node < n for node in self.node_features):
             raise InvalidGraph(f"node_features speaks of a node that is not among the {n} there are")
+
+
+def _of_kind(name: str, values: NDArray[Any], kind: type[np.generic]) -> None:
+    if values.dtype != kind:
+        raise InvalidGraph(f"{name} must hold {np.dtype(kind)}, not {values.dtype}")
 
 
 def _within(name: str, values: NDArray[Any], low: int, high: int | None) -> None:

@@ -1,0 +1,117 @@
+"""Showing things: results on stdout as a table or as JSON, notes and progress on stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+
+_UNWRAPPED = 10_000
+"Columns of a terminal nobody has: what is piped to another program is not folded."
+
+
+def print_json(value: Any) -> None:
+    """Print `value` on one line, so that several make JSON Lines; NaN and infinity are refused, not invented.
+
+    Dataclasses become objects, paths and NumPy values become what they hold.
+    """
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain) + "\n")
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    right: Sequence[str] = (),
+) -> None:
+    """Print rows under these columns; those named in `right` are aligned to the right, as numbers are."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        # Text, not str: a bracket in a file name or in 'apportion[opencl]' is no markup.
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(file=sys.stdout, width=_UNWRAPPED if piped else None).print(table)
+
+
+def note(message: str) -> None:
+    """Say something that is not a result, on stderr; a progress bar on the screen stays whole."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def progress(items: Iterable[T], *, label: str, total: int | None = None, quiet: bool = False) -> Iterator[T]:
+    """The same items, with a bar on stderr that moves as they are taken.
+
+    Args:
+        items: taken one by one, so a generator stays lazy; closing this iterator closes it.
+        label: what is being done, left of the bar.
+        total: how many there will be; None shows a running count.
+        quiet: show nothing; so does a stderr that is no terminal. Pass the command's `--json`.
+    """
+    try:
+        if quiet or not sys.stderr.isatty():
+            yield from items
+            return
+        with _bar() as bar:
+            task = bar.add_task(label, total=total)
+            for item in items:
+                bar.advance(task)
+                yield item
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
+
+
+def size_in_words(count: int) -> str:
+    """A number of bytes for people: `3.2 MiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _bar() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+        # Results printed meanwhile belong to stdout, not to the bar's stderr.
+        redirect_stdout=False,
+    )
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # NumPy's arrays and scalars, without importing NumPy
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

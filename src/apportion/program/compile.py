@@ -1,0 +1,280 @@
+"""C, C++ and OpenCL C → LLVM IR: in a child process with limits, with no files but those given, cached.
+
+The source is fed through standard input from an empty folder, so the IR depends on nothing but the source,
+its name, the options, the compiler, and the contents of the include paths: the parts of the cache's key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from apportion.errors import (
+    CompileError,
+    DeadlineExceeded,
+    InvalidSetting,
+    LimitExceeded,
+    UnknownName,
+    WorkerCrashed,
+)
+from apportion.jobs import child
+from apportion.program import frontends, includes, ircache
+from apportion.program.source import Source
+from apportion.program.toolchain import CLANG_LANGUAGES, Headers, Toolchain, toolchain_of
+
+OPTIMIZATIONS = ("0", "1", "2", "3")
+_DEFAULT_TARGETS = {"opencl": "spir64-unknown-unknown"}  # keeps address spaces apart, which x86_64 does not
+_HOST_TARGET = "x86_64-linux-gnu"  # whatever the machine: the same source gives the same IR everywhere
+_DEFAULT_OPENCL = "CL2.0"
+
+_STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
+_TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
+_DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
+
+_DEFINITION = re.compile(
+    r'^define\b[^@\n]*@(?:"(?P<quoted>[^"\n]*)"|(?P<plain>[\w.$-]+))[^\n]*', re.MULTILINE
+)
+_KERNEL = re.compile(r"\b(?:spir_kernel|amdgpu_kernel|ptx_kernel)\b|!kernel_arg_addr_space\b")
+
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>[^\n]*)", re.MULTILINE
+)
+_PLACELESS = re.compile(r"^(?:[\w.+-]+: )?(?:fatal )?error: (?P<message>[^\n]*)", re.MULTILINE)
+_NOT_OPENED = re.compile(r"(?:cannot open file '(?P<closed>[^']*)': |'(?P<absent>[^']*)' file not found)")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How a source becomes IR, and what the compiler may use on the way."""
+
+    standard: str | None = None
+    "The language's version: `CL1.2` to `CL3.0` (or `1.2` …) for OpenCL C, `c11`, `gnu++20` … for the rest."
+
+    optimization: str = "2"
+    "`-O0` to `-O3`. 2 is also what clang takes for OpenCL C when nothing is said."
+
+    defines: tuple[str, ...] = ()
+    "Macros: `NAME` or `NAME=VALUE`."
+
+    include_paths: tuple[Path, ...] = ()
+    "Folders of headers: with the compiler's own, all that a source can include."
+
+    target: str | None = None
+    "An LLVM triple; spir64-unknown-unknown for OpenCL C, x86_64-linux-gnu for C and C++."
+
+    compiler: str | None = None
+    'None for the best there is, `"ziglang"`, `"system"`, or the name or path of a clang.'
+
+    seconds: float = 30.0
+    memory_bytes: int = 2 << 30
+    output_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("defines", "include_paths"):
+            if isinstance(getattr(self, name), str | Path):
+                raise InvalidSetting(f"{name} must be a list, not {getattr(self, name)!r}")
+        object.__setattr__(self, "optimization", str(self.optimization))
+        object.__setattr__(self, "defines", tuple(self.defines))
+        if self.optimization not in OPTIMIZATIONS:
+            raise InvalidSetting(f"optimization must be 0, 1, 2 or 3, not {self.optimization!r}")
+        # A value that begins with '-' or holds a line end would be read as something else by the compiler.
+        _check("standard", self.standard, _STANDARD, "CL2.0 or c++17")
+        _check("target", self.target, _TARGET, "spir64-unknown-unknown")
+        for define in self.defines:
+            _check("a macro", define, _DEFINE, "NAME or NAME=VALUE")
+        for path in self.include_paths:
+            if not Path(path).is_dir():
+                raise InvalidSetting(f"The include path {path} is not a folder")
+        # Absolute, because the compiler works in a folder of its own.
+        object.__setattr__(self, "include_paths", tuple(Path(path).resolve() for path in self.include_paths))
+        if self.compiler is not None and (not self.compiler or self.compiler.startswith("-")):
+            raise InvalidSetting(f"compiler must be a name or a path, not {self.compiler!r}")
+        limits_of(self)
+
+
+def limits_of(options: CompileOptions) -> child.Limits:
+    """What the options allow a child process."""
+    return child.Limits(options.seconds, options.memory_bytes, options.output_bytes)
+
+
+def _check(what: str, value: str | None, pattern: re.Pattern[str], example: str) -> None:
+    if value is not None and not pattern.fullmatch(value):
+        raise InvalidSetting(f"{what} must be written like {example}, not {value!r}")
+
+
+_DEFAULT = CompileOptions()
+
+
+def ir_of(source: Source, options: CompileOptions = _DEFAULT) -> str:
+    """The LLVM IR of a source in any language there is a frontend for.
+
+    Raises:
+        CompileError: the source is wrong, or includes what it may not.
+        MalformedIR: bitcode that LLVM refuses.
+        MissingPackage: no compiler; the message names the extra to install.
+        DeadlineExceeded, LimitExceeded, WorkerCrashed: the compiler came to no end, or to a bad one.
+    """
+    ir: str = frontends.load(source.language)(source, options)
+    return ir
+
+
+def llvm(source: Source, options: CompileOptions) -> str:
+    """The frontend of LLVM IR: the text as it is."""
+    return str(source.text)
+
+
+def clang(source: Source, options: CompileOptions) -> str:
+    """The frontend of C, C++ and OpenCL C."""
+    includes.check_text(str(source.text), source.name)
+    toolchain = toolchain_of(options.compiler)
+    key = _key(source, options, toolchain)
+    kept = ircache.load(key) if key else None
+    if kept is not None:
+        return kept
+    ir = _compiled(source, options, toolchain)
+    if key is not None and key == _key(source, options, toolchain):  # unless a header changed meanwhile
+        ircache.store(key, ir)
+    return ir
+
+
+def kernels_of(ir: str) -> list[str]:
+    """The names of the OpenCL kernels that IR defines, in order."""
+    # For clang 21 and later: the body of a kernel, called by the kernel proper.
+    body = "__clang_ocl_kern_imp_"
+    return [name for name, line in _definitions(ir) if _KERNEL.search(line) and not name.startswith(body)]
+
+
+def known_function(ir: str, name: str) -> str:
+    """`name`, when IR defines a kernel or another function called so.
+
+    Raises:
+        UnknownName: it does not; the message lists the kernels there are.
+    """
+    if all(name != defined for defined, _ in _definitions(ir)):
+        raise UnknownName("kernel", name, kernels_of(ir))
+    return name
+
+
+def renamed(ir: str, name: str) -> str:
+    """IR whose heading names the source instead of wherever the compiler read it."""
+    return re.sub(r"\A; ModuleID = [^\n]*", lambda _: f"; ModuleID = '{_quoted(name)}'", ir)
+
+
+def _definitions(ir: str) -> list[tuple[str, str]]:
+    """Each function that IR defines: its name, and the line that begins it."""
+    return [(found["quoted"] or found["plain"], found[0]) for found in _DEFINITION.finditer(ir)]
+
+
+def _target_of(source: Source, options: CompileOptions) -> str:
+    return options.target or _DEFAULT_TARGETS.get(source.language, _HOST_TARGET)
+
+
+def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str | None:
+    """What the IR is kept under, or None when the include paths hold too much to watch for changes."""
+    contents = includes.fingerprint(options.include_paths)
+    if contents is None:
+        return None
+    limits = {"seconds", "memory_bytes", "output_bytes"}  # they decide whether there is IR, not which
+    chosen = [
+        f"{part.name}={getattr(options, part.name)!r}" for part in fields(options) if part.name not in limits
+    ]
+    return ircache.key_of([source.language, source.name, source.data, toolchain.identity, contents, *chosen])
+
+
+def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> str:
+    headers = toolchain.headers(source.language, _target_of(source, options))
+    allowed = [*headers.folders, *options.include_paths]
+    # The compiler takes the name of the source from here, for messages and for __FILE__.
+    line = f'#line 1 "{_escaped(source.name)}"\n'.encode("utf-8", "surrogateescape")
+    try:
+        done = child.run(
+            _command(source, options, toolchain, headers),
+            stdin=line + source.data + b"\n",
+            limits=limits_of(options),
+            programs=toolchain.programs,
+            readable=allowed,
+        )
+    except DeadlineExceeded as error:
+        raise DeadlineExceeded(
+            f"Compiling {source.name} took longer than {options.seconds:g} seconds. "
+            "Raise the compile option 'seconds' to wait longer."
+        ) from error
+    except LimitExceeded as error:
+        raise LimitExceeded(
+            f"Compiling {source.name}: {error}. "
+            "Raise the compile options 'memory_bytes' or 'output_bytes' to allow it."
+        ) from error
+    except WorkerCrashed as error:
+        raise WorkerCrashed(f"The compiler crashed on {source.name}: {error}") from error
+    opened, said = includes.split_headers(done.stderr)
+    escaped = includes.outside(opened, allowed)
+    if escaped is not None:
+        raise includes.refused(escaped, source.name)  # without what the compiler said: it may quote the file
+    if done.returncode != 0:
+        raise _error(said, source, headers.folders)
+    ir = renamed(done.stdout.decode(errors="replace"), source.name)
+    heading = f'source_filename = "{_quoted(source.name)}"'
+    return re.sub(r"^source_filename = [^\n]*", lambda _: heading, ir, count=1, flags=re.MULTILINE)
+
+
+def _command(source: Source, options: CompileOptions, toolchain: Toolchain, headers: Headers) -> list[str]:
+    opencl = source.language == "opencl"
+    standard = options.standard or (_DEFAULT_OPENCL if opencl else None)
+    if opencl and standard is not None and re.fullmatch(r"\d\.\d", standard):
+        standard = f"CL{standard}"
+    return [
+        *toolchain.command,
+        *("-x", CLANG_LANGUAGES[source.language]),
+        *("-target", _target_of(source, options)),
+        *([f"-{'cl-' if opencl else ''}std={standard}"] if standard else []),
+        *(["-Xclang", "-finclude-default-header"] if opencl else []),
+        f"-O{options.optimization}",
+        *(f"-D{define}" for define in options.defines),
+        *(f"-I{path}" for path in options.include_paths),
+        *headers.arguments,
+        "-nogpulib",  # amdgcn looks for a ROCm installation otherwise
+        "-H",  # list the headers that are opened; includes.outside looks at them
+        "-fno-color-diagnostics",
+        "-fno-crash-diagnostics",
+        "-Wno-unused-command-line-argument",
+        *("-S", "-emit-llvm", "-o", "-", "-"),
+    ]
+
+
+def _error(said: str, source: Source, folders: Sequence[Path]) -> CompileError:
+    """What the compiler said, with the place of its first error."""
+    for folder in folders:  # where packages are installed is nobody's business
+        said = said.replace(f"{folder}/", "<compiler>/")
+    first = _DIAGNOSTIC.search(said)
+    if first is None:
+        placeless = _PLACELESS.search(said)
+        message = placeless["message"] if placeless else "the compiler gave no reason"
+        return CompileError(message, file=source.name, diagnostics=said)
+    place = {"file": first["file"], "line": int(first["line"]), "column": int(first["column"])}
+    message = first["message"]
+    missing = _NOT_OPENED.search(message)
+    if missing is not None:
+        path = missing["closed"] or missing["absent"]
+        if missing["closed"] or includes.escapes(path):
+            # One answer whether the file exists or not, and nothing of what the compiler said.
+            return CompileError(includes.refusal(f'"{path}"'), **place)  # type: ignore[arg-type]
+        message += ". Give the folder that holds it as an include path."
+    return CompileError(message, diagnostics=said, **place)  # type: ignore[arg-type]
+
+
+def _escaped(name: str) -> str:
+    """A name inside a C string."""
+    return "".join(
+        f"\\{character}" if character in '"\\' else character if character.isprintable() else "?"
+        for character in name
+    )
+
+
+def _quoted(name: str) -> str:
+    """A name inside an LLVM string: what is not plain ASCII is written as bytes in hexadecimal."""
+    data = name.encode("utf-8", "surrogateescape")
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b"\"\\'" else f"\\{byte:02X}" for byte in data
+    )

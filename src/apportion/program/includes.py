@@ -1,0 +1,151 @@
+"""What a source may include: the compiler's own headers and the folders that were given, nothing else.
+
+Sources come from strangers, and a compiler quotes the lines it does not understand: `#include "/etc/shadow"`
+would print a password file. Three guards stand one behind the other: the check of the text here, which says
+what is wrong before a compiler starts; Landlock, which keeps the compiler from opening anything else; and the
+compiler's own list of the headers it opened, checked here before a word of its answer is passed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from apportion.errors import CompileError
+
+MOST_FILES, MOST_BYTES = 2_000, 16 << 20
+"Include folders with more than this are not fingerprinted; what needs them is compiled afresh each time."
+
+# Every alternative also matches when its end is missing: otherwise a text of many beginnings, each searched
+# to the end of the text in vain, would take quadratic time, and no deadline holds here.
+_TOKENS = re.compile(
+    r"""R"(?P<mark>[^()\\\s"]{0,16})\(.*?(?:\)(?P=mark)"|\Z) | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+    | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))""",
+    re.DOTALL | re.VERBOSE,
+)
+_DIRECTIVE = re.compile(
+    r"^[^\S\n]*(?:\#|%:|\?\?=)[^\S\n]*(?:include|include_next|import|embed|__include_macros)\b"
+    r"""[^\S\n]*(?P<path>"[^"\n]*"|<[^>\n]*>)?""",
+    re.MULTILINE,
+)
+_QUESTION = re.compile(
+    r"""(?P<test>(?:defined[^\S\n]*\(?|\#[^\S\n]*(?:ifn?def|define))[^\S\n]*)?"""
+    r"""__has_(?:include|include_next|embed)\b[^\S\n]*(?:\([^\S\n]*(?P<path>"[^"\n]*"|<[^>\n]*>))?"""
+)
+_CONTINUED = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")  # `??/` is a backslash to old standards
+_HEADER_LINE = re.compile(rb"^\.+ (.*)\n?", re.MULTILINE)
+
+
+def check_text(text: str, name: str) -> None:
+    """Refuse includes that name a file outright, or climb out of a folder.
+
+    Raises:
+        CompileError: at the line of the first one.
+    """
+    plain, joins = _plain(text)
+    for found in (*_DIRECTIVE.finditer(plain), *_QUESTION.finditer(plain)):
+        path = found["path"]
+        if path is not None and escapes(path[1:-1].strip()):
+            raise CompileError(refusal(path), file=name, line=_line_of(found.start("path"), plain, joins))
+        asked = found.groupdict().get("test", "")
+        if path is None and asked is None:
+            # Whether a file exists is also nobody's business, and `stat` is not covered by Landlock.
+            message = "__has_include must be followed by a name in quotes or angle brackets, not a macro"
+            raise CompileError(message, file=name, line=_line_of(found.start(), plain, joins))
+
+
+def escapes(path: str) -> bool:
+    """Whether an include path is absolute or has a parent component."""
+    return path.startswith(("/", "~")) or ".." in re.split(r"[/\\]", path)
+
+
+def split_headers(said: bytes) -> tuple[list[str], str]:
+    """What `clang -H` wrote: the headers it opened, and the rest (the diagnostics)."""
+    headers = [os.fsdecode(header) for header in _HEADER_LINE.findall(said)]
+    return headers, _HEADER_LINE.sub(b"", said).decode(errors="replace")
+
+
+def outside(headers: Iterable[str], folders: Sequence[Path]) -> str | None:
+    """The first header that lies, once symbolic links are followed, in none of these folders."""
+    roots = [str(folder.resolve()) + os.sep for folder in folders]
+    for header in dict.fromkeys(headers):
+        # Our folders are given by absolute paths, so a relative one was found in the compiler's own folder.
+        if not os.path.isabs(header) or not os.path.realpath(header).startswith(tuple(roots)):
+            return header
+    return None
+
+
+def refused(header: str, name: str) -> CompileError:
+    """The error for a header that the compiler reached in spite of the check of the text."""
+    return CompileError(refusal(f'"{header}"'), file=name)
+
+
+def fingerprint(folders: Sequence[Path]) -> str | None:
+    """A digest of every name and every byte in these folders, or None when there is too much of it.
+
+    Which file an include finds depends also on the files that are *not* there (a header put into an earlier
+    folder wins; `__has_include` asks), so a list of the files that were included would not do.
+    """
+    digest = hashlib.sha256()
+    files = size = 0
+    for folder in folders:
+        digest.update(f"\0folder {folder}\0".encode("utf-8", "surrogateescape"))
+        for path in _files_below(folder):
+            files += 1
+            try:
+                size += path.stat(follow_symlinks=False).st_size
+                if files > MOST_FILES or size > MOST_BYTES:
+                    return None
+                digest.update(_described(path))
+            except OSError:
+                digest.update(f"\0unreadable {path}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _plain(text: str) -> tuple[str, list[int]]:
+    """The text with continued lines joined and comments blanked, and where the joins are."""
+    parts = _CONTINUED.split(text)
+    joins = list(accumulate(len(part) for part in parts[:-1]))
+    return _TOKENS.sub(lambda token: _blank(token) if _is_no_code(token) else token[0], "".join(parts)), joins
+
+
+def _is_no_code(token: re.Match[str]) -> bool:
+    return token["comment"] is not None or token["mark"] is not None
+
+
+def _blank(token: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", token[0])
+
+
+def _line_of(position: int, plain: str, joins: list[int]) -> int:
+    return 1 + plain.count("\n", 0, position) + sum(join <= position for join in joins)
+
+
+def refusal(path: str) -> str:
+    """The message about an include that is not allowed."""
+    return (
+        f"{path} may not be included. A source may include headers of the compiler and of the given include "
+        "paths, and nothing by an absolute path, through '..' or through a link that leads out of them."
+    )
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for here, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted([*names, *(each for each in folders if os.path.islink(os.path.join(here, each)))]):
+            yield Path(here, name)
+
+
+def _described(path: Path) -> bytes:
+    status = path.stat(follow_symlinks=False)
+    name = os.fsencode(path)
+    if stat.S_ISLNK(status.st_mode):
+        return b"\0link " + name + b"\0" + os.fsencode(os.readlink(path))
+    if not stat.S_ISREG(status.st_mode):
+        return b"\0other " + name
+    return b"\0file " + name + b"\0" + hashlib.sha256(path.read_bytes()).digest()

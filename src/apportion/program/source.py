@@ -1,0 +1,170 @@
+"""Source: the text of a program, the language it is written in, and the name it goes by.
+
+Files come from anywhere: with a byte order mark, with Windows line ends, in an encoding nobody remembers.
+What is read here is what every other part of the package sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.program import frontends
+
+LANGUAGES = ("llvm", "bitcode", "c", "c++", "opencl")
+
+SUFFIXES = {
+    ".ll": "llvm",
+    ".bc": "bitcode",
+    ".c": "c",
+    ".cc": "c++",
+    ".cpp": "c++",
+    ".cxx": "c++",
+    ".cl": "opencl",
+}
+"The language that the end of a file's name stands for."
+
+LARGEST_BYTES = 1 << 28
+"Larger files are refused: nobody writes a source of 256 MiB, and reading one by accident fills the memory."
+
+_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # bitcode; the wrapper 0x0B17C0DE, low byte first
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program as it was written.
+
+    Text that is not UTF-8 keeps its bytes as lone surrogates (`surrogateescape`), so that `data` gives them
+    back unchanged.
+    """
+
+    text: str | bytes
+    "Bytes for bitcode, otherwise text with `\\n` line ends."
+
+    language: str
+    "One of `LANGUAGES`, or a frontend that another package adds."
+
+    name: str = "<input>"
+    "What messages and the IR's `source_filename` call it: usually its path."
+
+    def __post_init__(self) -> None:
+        if not self.language or not isinstance(self.language, str):
+            raise InvalidSetting(
+                f"A source's language must be a name such as 'opencl', not {self.language!r}"
+            )
+        if (self.language == "bitcode") != isinstance(self.text, bytes):
+            kind = type(self.text).__name__
+            raise InvalidSetting(
+                f"A source in {self.language!r} cannot be {kind}: bitcode is bytes, the rest str"
+            )
+        if not self.text.strip():
+            raise MalformedInput("the file is empty", file=self.name)
+        if isinstance(self.text, bytes) and not is_bitcode(self.text):
+            raise MalformedInput("this is not LLVM bitcode: it does not begin with 'BC'", file=self.name)
+        if isinstance(self.text, str) and "\0" in self.text:
+            raise MalformedInput("a source cannot hold the character NUL", file=self.name)
+        try:
+            self.data, self.name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:  # half a character, as JSON allows
+            raise MalformedInput(
+                f"not text that can be written: {error.reason}", file=ascii(self.name)
+            ) from None
+
+    @classmethod
+    def read(cls, path: Path | str, language: str | None = None) -> Source:
+        """The source in a file.
+
+        Args:
+            path: the file; its name ends in one of `SUFFIXES` unless the language is given.
+            language: overrides what the name says.
+
+        Raises:
+            UnreadableFile: it is not there, not a plain file, too large, binary, or of unknown language.
+            MalformedInput: it is empty.
+            UnknownName: there is no frontend for the language.
+        """
+        path = Path(path)
+        if language is not None and language not in LANGUAGES and language not in frontends:
+            raise UnknownName("language", language, frontends)
+        data = _contents(path)
+        chosen = language or _language_of(path, data)
+        if chosen == "bitcode":
+            return cls(data, chosen, str(path))
+        return cls(_decoded(path, data, chosen), chosen, str(path))
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the text."""
+        return self.text if isinstance(self.text, bytes) else self.text.encode("utf-8", "surrogateescape")
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the contents; language and name have no part in it."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def is_bitcode(data: bytes) -> bool:
+    """Whether these bytes begin as LLVM bitcode does, wrapped or not."""
+    return data.startswith(_BITCODE_MAGIC)
+
+
+def _contents(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise UnreadableFile(f"{path} is a folder, not a file")
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableFile(f"{path} is not a plain file")  # a pipe would keep us waiting for ever
+        if status.st_size > LARGEST_BYTES:
+            raise UnreadableFile(
+                f"{path} has {status.st_size:,} bytes; sources of more than {LARGEST_BYTES:,} are not read"
+            )
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)  # the file may have grown since it was looked at
+    except OSError as error:
+        if isinstance(error, UnreadableFile):
+            raise
+        raise UnreadableFile(f"Cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # a NUL in the path
+        raise UnreadableFile(f"Cannot read {str(path)!r}: {error}") from error
+    if len(data) > LARGEST_BYTES:
+        raise UnreadableFile(f"{path} grows while it is read")
+    return data
+
+
+def _language_of(path: Path, data: bytes) -> str:
+    if is_bitcode(data):  # `clang -emit-llvm -c -o x.ll` is a common slip
+        return "bitcode"
+    language = SUFFIXES.get(path.suffix.lower())
+    if language is None:
+        raise UnreadableFile(
+            f"Cannot tell the language of {path} from its name. "
+            f"Name it with one of {', '.join(SUFFIXES)}, or say the language: {', '.join(LANGUAGES)}."
+        )
+    return language
+
+
+def _decoded(path: Path, data: bytes, language: str) -> str:
+    if is_bitcode(data):
+        raise UnreadableFile(
+            f"{path} holds LLVM bitcode, not {language}. Leave the language out, or say 'bitcode'."
+        )
+    if data.startswith(_UTF16_MARKS):
+        raise UnreadableFile(f"{path} is written in UTF-16. Save it as UTF-8.")
+    if b"\0" in data:
+        raise UnreadableFile(f"{path} is a binary file, not {language} source")
+    data = data.removeprefix(_UTF8_MARK).replace(b"\r\n", b"\n")
+    if language == "llvm":
+        # LLVM reads names byte by byte. Latin-1 keeps different bytes different, and unlike lone surrogates
+        # its characters can be printed and stored in a graph.
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,151 @@
+"""The command line as a whole: help, version, completion, and how things go wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from apportion import __version__
+from apportion.cli import COMMANDS, app, main
+from apportion.errors import InvalidSetting
+
+
+@pytest.fixture
+def apportion(capsys):
+    """Run a command line in this process: exit status, stdout, stderr."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        captured = capsys.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """Add a function as a verb of the command line for the time of a test."""
+    added = []
+
+    def add(name, function):
+        app.command(function, name=name)
+        monkeypatch.setitem(COMMANDS, name, ("", ""))
+        added.append(name)
+
+    yield add
+    for name in added:
+        del app[name]
+
+
+def test_help_names_every_command_with_its_line(apportion):
+    status, out, err = apportion("--help")
+    assert (status, err) == (0, "")
+    for name in COMMANDS:
+        assert f" {name} " in out
+
+
+def test_no_command_shows_the_help(apportion):
+    status, out, _ = apportion()
+    assert status == 0
+    assert "Usage: apportion COMMAND" in out
+
+
+def test_the_version_is_printed(apportion):
+    assert apportion("--version") == (0, f"{__version__}\n", "")
+
+
+def test_an_unknown_command_suggests_a_near_one(apportion):
+    status, out, err = apportion("docter")
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        "apportion: No command called 'docter'. Did you mean 'doctor'? There are: analyze, "
+    )
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_option_suggests_a_near_one(apportion):
+    status, out, err = apportion("doctor", "--jsn")
+    assert (status, out) == (2, "")
+    assert "--jsn" in err
+    assert "Did you mean --json?" in err
+
+
+def test_an_error_of_ours_is_one_line_and_exit_status_1(apportion, verb):
+    def fail() -> None:
+        raise InvalidSetting("workers must be at least 1, not 0")
+
+    verb("fail", fail)
+    assert apportion("fail") == (1, "", "apportion: workers must be at least 1, not 0\n")
+
+
+def test_a_bug_is_a_traceback(verb):
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    verb("fail", fail)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        main(["fail"])
+
+
+def test_an_interruption_is_one_line_and_exit_status_130():
+    program = """
+import time
+from apportion.cli import COMMANDS, app, main
+def nap():
+    print("napping", flush=True)
+    time.sleep(60)
+app.command(nap, name="nap")
+COMMANDS["nap"] = ("", "")
+main(["nap"])
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "napping\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert err == "apportion: interrupted; what was finished is kept\n"
+
+
+def test_a_reader_that_stops_reading_is_no_error():
+    program = "from apportion.cli import main; main(['--help'])"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_knows_every_command(shell, tmp_path):
+    script = app.generate_completion(shell=shell)
+    for name in COMMANDS:
+        assert name in script
+    assert "json" in script  # bash and zsh write --json, fish writes -l json
+    if shutil.which(shell):
+        path = tmp_path / "completion"
+        path.write_text(script)
+        subprocess.run([shell, "-n", path], check=True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_where_it_is_asked_for(shell, tmp_path, monkeypatch, apportion):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    target = tmp_path / "folder" / "completion"
+    status, _, _ = apportion("--install-completion", "--shell", shell, "--output", str(target))
+    assert status == 0
+    assert "doctor" in target.read_text()

@@ -1,0 +1,197 @@
+"""What docs/architecture.md promises about the code as a whole."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+import apportion
+from apportion.cli import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "apportion"
+MODULES = sorted(SOURCE.rglob("*.py"))
+HEAVY = {"torch", "pyopencl", "ray", "polars", "llvmlite", "networkx", "sklearn"}
+WRITTEN = ("src", "native", "tests", "docs", "examples", "benchmarks", "experiments", "tools", "changelog.d")
+TEXT = {".py", ".cpp", ".h", ".md", ".toml", ".txt", ".html", ".js", ".css", ".cl", ".c"}
+
+
+def modules_after(code: str) -> set[str]:
+    """The top-level packages that a fresh interpreter has loaded after running this code."""
+    report = (
+        "import json, sys; sys.__stderr__.write(json.dumps(sorted({n.split('.')[0] for n in sys.modules})))"
+    )
+    program = f"try:\n    {code}\nexcept SystemExit:\n    pass\n{report}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Each imported module of a file, wherever the import stands, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.lineno, node.module
+
+
+def places(found: Iterator[tuple[Path, int]]) -> list[str]:
+    return [f"{path.relative_to(ROOT)}:{line}" for path, line in found]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import apportion",
+        "import apportion.jobs",
+        "from apportion.cli import main; main(['--help'])",
+        "from apportion.cli import main; main(['--version'])",
+        "from apportion.cli import main; main(['doctor', '--help'])",
+    ],
+)
+def test_looking_at_the_program_loads_nothing_heavy(code):
+    loaded = modules_after(code)
+    assert "apportion" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_the_test_for_heavy_packages_would_see_one():
+    assert "polars" in modules_after("import polars")
+
+
+def drawn_layers() -> list[list[str]]:
+    """The line of docs/architecture.md that says who may import whom, lowest first."""
+    lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
+    line = next(line for line in lines if line.count("◁") > 3)
+    return [re.findall(r"\w+", layer) for layer in line.split("◁")]
+
+
+def test_the_drawn_layers_are_in_the_contract_that_is_checked_and_in_its_order():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    # The contract may say more: names on one drawn layer can be layers of their own there.
+    height = {
+        name: level
+        for level, layer in enumerate(reversed(layers))
+        for name in re.findall(r"apportion\.(\w+)", layer)
+    }
+    drawn = drawn_layers()
+    assert {name for layer in drawn for name in layer} <= set(height)
+    for lower, upper in itertools.pairwise(drawn):
+        assert max(height[name] for name in lower) < min(height[name] for name in upper), (lower, upper)
+
+
+def test_every_drawn_layer_exists():
+    for name in itertools.chain.from_iterable(drawn_layers()):
+        assert (SOURCE / name / "__init__.py").exists() or (SOURCE / f"{name}.py").exists(), name
+
+
+def test_every_entry_of_every_registry_can_be_loaded():
+    # In another process: some entries load torch and OpenCL, which other tests must not find loaded.
+    program = """
+import importlib, json, pkgutil, apportion
+from apportion.errors import MissingPackage
+from apportion.registry import Registry
+
+tables, problems = [], []
+for package in pkgutil.walk_packages(apportion.__path__, "apportion."):
+    if not package.ispkg:
+        continue
+    for name, value in list(vars(importlib.import_module(package.name)).items()):
+        if isinstance(value, Registry):
+            tables.append(f"{package.name}.{name}")
+            for entry in value:
+                try:
+                    value.load(entry)
+                except MissingPackage:
+                    pass
+                except Exception as error:
+                    problems.append(f"{package.name}.{name}[{entry!r}]: {error!r}")
+print(json.dumps([tables, problems]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    tables, problems = json.loads(done.stdout.splitlines()[-1])
+    assert "apportion.jobs.runners" in tables
+    assert "apportion.program.frontends" in tables
+    assert problems == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_a_function_that_explains_itself(name):
+    target, summary = COMMANDS[name]
+    module, _, attribute = target.partition(":")
+    served = getattr(import_module(module), attribute)
+    # A verb with verbs of its own is an App of functions.
+    verbs = [served[verb] for verb in served if not verb.startswith("-")] if isinstance(served, App) else []
+    functions = [verb.default_command for verb in verbs] or [served]
+    assert all(inspect.isfunction(function) and function.__doc__ for function in functions)
+    assert summary.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name in apportion.__all__ if name != "__version__"])
+def test_every_public_name_can_be_had(name):
+    assert name in dir(apportion)
+    assert getattr(apportion, name) is not None
+
+
+def test_torch_lives_in_model_and_behind_one_converter():
+    allowed = {SOURCE / "program" / "exchange.py"}
+    found = (
+        (path, line)
+        for path in MODULES
+        if path not in allowed and SOURCE / "model" not in path.parents
+        for line, module in imports_of(path)
+        if module.split(".")[0] in ("torch", "torch_geometric", "torchvision")
+    )
+    assert places(found) == []
+
+
+def test_pickle_goes_between_processes_and_never_into_files():
+    between_processes = {SOURCE / name for name in ("jobs/base.py", "jobs/local.py", "device/pipe.py")}
+    found = (
+        (path, line)
+        for path in MODULES
+        if path not in between_processes
+        for line, module in imports_of(path)
+        if module.split(".")[0]
+        in ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal", "joblib")
+    )
+    assert places(found) == []
+    for path in between_processes:
+        assert not re.search(r"pickle\.(load|dump)\(|\bopen\(", path.read_text()), path
+
+
+def test_no_array_or_model_is_read_with_pickle_allowed():
+    found = (
+        (path, number)
+        for path in MODULES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"allow_pickle\s*=\s*True|weights_only\s*=\s*False", line)
+    )
+    assert places(found) == []
+
+
+def test_nothing_is_left_for_later():
+    marks = re.compile("|".join([r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", "NotImplemented" + "Error"]))
+    found = (
+        (path, number)
+        for folder in WRITTEN
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in TEXT and path.is_file()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if marks.search(line)
+    )
+    assert places(found) == []

@@ -1,0 +1,116 @@
+"""Where things are kept, and TOML files that become frozen dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.settings import cache_folder, convert, load, read_toml
+
+
+@dataclass(frozen=True)
+class Search:
+    trials: int
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise InvalidSetting(f"trials must be at least 1, not {self.trials}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    search: Search
+    seeds: tuple[int, ...] = (0,)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "experiment.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_toml_file_becomes_a_frozen_dataclass(tmp_path):
+    path = write(tmp_path, 'name = "one"\nseeds = [1, 2]\n[search]\ntrials = 8\n')
+    assert load(Experiment, path) == Experiment("one", Search(8, 60.0), (1, 2))
+
+
+def test_an_ill_typed_key_is_named_with_its_file(tmp_path):
+    path = write(tmp_path, 'name = "one"\n[search]\ntrials = "many"\n')
+    with pytest.raises(InvalidSetting) as caught:
+        load(Experiment, path)
+    assert str(caught.value) == (
+        f"{path}: search.trials: Input should be a valid integer, unable to parse string as an integer"
+    )
+
+
+def test_a_missing_key_is_named_with_its_file(tmp_path):
+    path = write(tmp_path, 'name = "one"\n[search]\n')
+    with pytest.raises(InvalidSetting) as caught:
+        load(Experiment, path)
+    assert str(caught.value).startswith(f"{path}: search.trials: ")
+
+
+def test_an_unknown_key_is_named_with_its_file(tmp_path):
+    path = write(tmp_path, 'name = "one"\n[search]\ntrials = 1\ntrails = 8\n')
+    with pytest.raises(InvalidSetting) as caught:
+        load(Experiment, path)
+    assert str(caught.value).startswith(f"{path}: search.trails: ")
+
+
+def test_every_problem_is_named_at_once():
+    with pytest.raises(InvalidSetting) as caught:
+        convert(Experiment, {"search": {"trials": "many"}}, source="<here>")
+    assert "name: " in str(caught.value)
+    assert "search.trials: " in str(caught.value)
+
+
+def test_what_a_value_says_of_itself_is_said_with_its_key(tmp_path):
+    path = write(tmp_path, 'name = "one"\n[search]\ntrials = 0\n')
+    with pytest.raises(InvalidSetting) as caught:
+        load(Experiment, path)
+    assert str(caught.value) == f"{path}: search: trials must be at least 1, not 0"
+
+
+def test_text_that_is_no_toml_is_reported_with_its_line(tmp_path):
+    path = write(tmp_path, 'name = "one"\nseeds = \n')
+    with pytest.raises(MalformedInput, match=r"experiment\.toml:.*line 2"):
+        read_toml(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"^Cannot read .*absent\.toml: "):
+        read_toml(tmp_path / "absent.toml")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UnreadableFile, match=r"^Cannot read .*binary\.toml: "):
+        read_toml(tmp_path / "binary.toml")
+
+
+def test_the_cache_is_where_the_variable_says_and_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("APPORTION_CACHE", str(tmp_path / "kept"))
+    assert cache_folder("ir") == tmp_path / "kept" / "ir"
+    assert (tmp_path / "kept" / "ir").is_dir()
+
+
+def test_without_the_variable_the_cache_is_the_users(tmp_path, monkeypatch):
+    monkeypatch.delenv("APPORTION_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "apportion"
+
+
+def test_a_cache_that_cannot_be_made_says_what_to_set(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("APPORTION_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UnreadableFile) as caught:
+        cache_folder("ir")
+    assert str(caught.value) == (
+        f"Cannot write to the cache folder {tmp_path}/file/ir (Not a directory). "
+        "Set APPORTION_CACHE to another."
+    )
