@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <unordered_map>
 
 namespace apportion {
@@ -107,6 +108,9 @@ public:
     int64_t pops(int32_t v) const { return saturating_add(fresh_[size_t(v)], again_[size_t(v)]); }
 
 private:
+    // A level of k nodes that all follow all of the level before asks for k^3 terms; no program looks like that.
+    static constexpr size_t MOST_TERMS = size_t(1) << 27;
+
     // before(w, x): `value` itself, and the pairs in terms_[first_term, last_term).
     struct Pair {
         int32_t w, x;
@@ -172,6 +176,7 @@ private:
             if (number == pairs_.size()) pairs_.push_back({*y, x, 0, 0, 0});
             terms_.push_back(number);
         }
+        if (terms_.size() > MOST_TERMS) throw std::length_error("counting the reference's queue needs over 1 GiB");
     }
 
     int64_t sum(size_t first, size_t last) const {

@@ -158,7 +158,7 @@ Operand ModuleReader::value(TypeId type) {
 
 Operand ModuleReader::typed_value(bool attributes) {
     TypeId type = types.parse(c);
-    if (types[type].kind == Kind::Metadata) { skip_metadata(); return {}; }
+    if (types[type].kind == Kind::Metadata) c.fail("metadata can only be an argument of a call");
     if (attributes) parameter_attributes();
     return value(type);
 }

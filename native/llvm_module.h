@@ -207,7 +207,6 @@ class ModuleReader {
 
     std::unordered_map<TypeId, int32_t> type_nodes_;
     std::unordered_map<TypeId, int32_t> structs_being_built_;
-    int64_t type_nodes_made_ = 0;
 };
 
 }  // namespace apportion

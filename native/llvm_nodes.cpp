@@ -7,8 +7,6 @@
 namespace apportion {
 
 namespace {
-constexpr int64_t MAX_TYPE_NODES = 4'000'000;
-
 // The reference prints the numbered structure %0 inside another type as %"type 0x55d0c0ffee", an address that
 // changes from run to run. Its shape is kept, with the structure's number in place of the address.
 std::string unnamed_types_marked(const std::string& printed) {
@@ -113,8 +111,6 @@ int32_t ModuleReader::type_node(TypeId type) {
 }
 
 int32_t ModuleReader::fresh_type_node(TypeId type) {
-    // Structures inside structures are unfolded, which can double at every level: stop before memory does.
-    if (++type_nodes_made_ > MAX_TYPE_NODES) c.fail("the types of this module unfold into too many nodes");
     const Type& t = types[type];
     bool structure = t.kind == Kind::Struct || t.kind == Kind::NamedStruct;
     View text = structure ? View("struct")
@@ -127,7 +123,7 @@ int32_t ModuleReader::fresh_type_node(TypeId type) {
         structs_being_built_.emplace(type, node);
         int32_t position = 0;
         for (TypeId member : t.members) {
-            // Members are made anew each time, unless they are the structure that is being built.
+            // Members are made anew each time, but for structures already met on the way from this value.
             auto building = structs_being_built_.find(member);
             int32_t component = building != structs_being_built_.end() ? building->second : fresh_type_node(member);
             add_edge(TYPE_FLOW, position++, component, node);

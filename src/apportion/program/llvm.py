@@ -31,7 +31,7 @@ class GraphOptions:
     function: str | None = None
     "Keep only this function and what it refers to, directly or not."
     recover_pointees: bool = True
-    "Show an opaque `ptr` as what its uses say it points to, so that vocabularies of typed pointers still fit."
+    "Show an opaque `ptr` as what its uses say it points to, so that vocabularies of typed pointers fit."
     full_text: bool = True
     "Keep each node as the program prints it; without, graphs are built faster and are much smaller."
     type_nodes: bool = False
@@ -48,8 +48,11 @@ class GraphOptions:
             raise InvalidSetting("function must be the name of a function, not an empty text")
 
 
+_DEFAULT = GraphOptions()
+
+
 def graph_of_ir(
-    text: str | bytes, *, name: str = "<input>", options: GraphOptions = GraphOptions()
+    text: str | bytes, *, name: str = "<input>", options: GraphOptions = _DEFAULT
 ) -> ProgramGraph:
     """The program graph of a module.
 

@@ -1,0 +1,51 @@
+"""What the native extension offers: program graphs from LLVM IR text, and the analyses over them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Program graphs: native/llvm_bind.cpp.
+
+def graph_of_text(
+    source: bytes,
+    *,
+    root_text: str,
+    module_name: str,
+    only_function: str,
+    one_pointer_level: bool,
+    unnamed_types_by_address: bool,
+    calls_through_everything: bool,
+    type_nodes: bool,
+    variable_per_definition: bool,
+    recover_pointees: bool,
+    full_text: bool,
+) -> dict[str, Any] | tuple[str, int, int] | list[str]: ...
+
+# The data-flow analyses: native/analysis_bind.cpp.
+
+UNCOUNTABLE: int
+
+class Analysis:
+    def __init__(
+        self,
+        node_type: NDArray[np.uint8],
+        node_text: NDArray[np.int32],
+        node_full_text: NDArray[np.int32],
+        node_function: NDArray[np.int32],
+        edge_flow: NDArray[np.uint8],
+        edge_position: NDArray[np.int32],
+        edges: NDArray[np.int32],
+        string_data: NDArray[np.uint8],
+        string_offsets: NDArray[np.int64],
+        analysis: str,
+        mode: str,
+    ) -> None: ...
+    def eligible(self) -> NDArray[np.int32]: ...
+    def run(
+        self, roots: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint8]]: ...
+    @property
+    def init_error(self) -> str: ...
+    @property
+    def failure(self) -> str: ...
