@@ -109,7 +109,7 @@ public:
 
 private:
     // A level of k nodes that all follow all of the level before asks for k^3 terms; no program looks like that.
-    static constexpr size_t MOST_TERMS = size_t(1) << 27;
+    static constexpr size_t MOST_TERMS = size_t(1) << 25;
 
     // before(w, x): `value` itself, and the pairs in terms_[first_term, last_term).
     struct Pair {
@@ -176,7 +176,7 @@ private:
             if (number == pairs_.size()) pairs_.push_back({*y, x, 0, 0, 0});
             terms_.push_back(number);
         }
-        if (terms_.size() > MOST_TERMS) throw std::length_error("counting the reference's queue needs over 1 GiB");
+        if (terms_.size() > MOST_TERMS) throw std::length_error("counting the reference's queue needs more than 512 MiB");
     }
 
     int64_t sum(size_t first, size_t last) const {

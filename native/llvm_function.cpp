@@ -28,8 +28,8 @@ int32_t ModuleReader::symbol_of(const Name& name, const char* where) {
         if (numbered_[number] >= 0) return numbered_[number];
         numbered_[number] = fresh;
     } else {
-        auto [place, added] = named_.emplace(name.text, fresh);
-        if (!added) return place->second;
+        auto [number, added] = named_.insert(name.text, fresh);
+        if (!added) return number;
     }
     symbols_.emplace_back();
     symbols_.back().name = name;

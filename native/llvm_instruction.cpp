@@ -132,12 +132,12 @@ int32_t ModuleReader::constant_index(TypeId type, View text) {
     key_ = types[type].printed;
     key_ += ' ';
     key_ += text;
-    auto found = constant_ids_.find(View(key_));
-    int32_t index = found != constant_ids_.end() ? found->second : static_cast<int32_t>(constants_.size());
-    if (found == constant_ids_.end()) {
+    int32_t index = constant_ids_.find(key_);
+    if (index < 0) {
+        index = static_cast<int32_t>(constants_.size());
         kept_.push_back(key_);
         constants_.push_back({type, key_, -1});
-        constant_ids_.emplace(View(kept_.back()), index);
+        constant_ids_.insert(kept_.back(), index);
     }
     if (recent) *recent = {type, static_cast<uint32_t>(text.size()), packed, index};
     return index;
@@ -341,7 +341,8 @@ void ModuleReader::call(bool invoke, bool callbr) {
     } else constants_reader.skip();
     const char* after_callee = c.p;
 
-    std::vector<TypeId> parameters;
+    std::vector<TypeId>& parameters = parameters_;
+    parameters.clear();
     c.need('(');
     if (!c.at(')')) do {
         if (c.at('.')) { c.need_word("..."); break; }  // musttail in a variadic function
@@ -390,13 +391,18 @@ void ModuleReader::call(bool invoke, bool callbr) {
     }
     const char* end = c.p;
 
-    TypeId function = whole ? type : types.function(result, parameters, false);
-    TypeId pointer = types.saw_opaque_pointer ? types.opaque_pointer(0) : types.pointer_to(function, 0);
+    // A function that is already known is no operand, so the type of the pointer to it is not needed.
+    bool known = false;
+    if (direct) {
+        int32_t index = global_of(callee, callee_at);
+        known = globals_[static_cast<size_t>(index)].role == Global::Role::Function;
+    }
+    TypeId function = whole ? type : known ? NO_TYPE : types.function(result, parameters, false);
+    TypeId pointer = known ? result : types.saw_opaque_pointer ? types.opaque_pointer(0) : types.pointer_to(function, 0);
     if (assembly) now.operands.emplace_back();
     else if (through_local) {
         // The address space of an indirect callee is not written; keep the one it was defined with.
-        int32_t known = symbol_of(callee, callee_at);
-        TypeId defined = symbols_[static_cast<size_t>(known)].type;
+        TypeId defined = symbols_[static_cast<size_t>(symbol_of(callee, callee_at))].type;
         if (defined != NO_TYPE && types[defined].kind == Kind::OpaquePointer) pointer = defined;
         Operand operand = local(callee, pointer, callee_at);
         hint(operand, function);

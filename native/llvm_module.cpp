@@ -290,13 +290,13 @@ int32_t ModuleReader::global_of(const Name& name, const char* where) {
         kept_.push_back("\"" + std::string(name.text) + "\"");  // @"0" is not @0
         key = kept_.back();
     }
-    auto [place, fresh] = global_ids_.emplace(key, static_cast<int32_t>(globals_.size()));
+    auto [number, fresh] = global_ids_.insert(key, static_cast<int32_t>(globals_.size()));
     if (fresh) {
         globals_.emplace_back();
         globals_.back().name = name;
         globals_.back().first_use = where;
     }
-    return place->second;
+    return number;
 }
 
 // -- functions

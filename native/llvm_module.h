@@ -9,6 +9,7 @@
 
 #include "llvm_constant.h"
 #include "llvm_graph.h"
+#include "name_table.h"
 
 namespace apportion {
 
@@ -161,13 +162,13 @@ class ModuleReader {
     ConstantReader constants_reader;
     GraphArrays out;
 
-    std::unordered_map<View, int32_t> text_ids_;
+    NameTable text_ids_;
     std::deque<std::string> kept_;   // strings made here that views point to
 
     std::vector<Global> globals_;
-    std::unordered_map<View, int32_t> global_ids_;
+    NameTable global_ids_;
     std::vector<Constant> constants_;
-    std::unordered_map<View, int32_t> constant_ids_;
+    NameTable constant_ids_;
     std::vector<Use> constant_uses_;
     std::vector<FunctionEnds> ends_;
     std::vector<std::pair<int32_t, int32_t>> calls_;   // instruction node, global
@@ -189,7 +190,7 @@ class ModuleReader {
     int32_t function_ = -1;
     TypeId function_result_ = NO_TYPE;
     std::vector<Symbol> symbols_;
-    std::unordered_map<View, int32_t> named_;
+    NameTable named_;
     std::vector<int32_t> numbered_;
     uint64_t slot_ = 0;
     std::vector<Block> block_list_;
@@ -203,6 +204,7 @@ class ModuleReader {
     std::vector<Pending> pending_;       // variables whose pointer type may still be recovered
     std::vector<std::pair<int32_t, int32_t>> kept_pointers_;  // symbol of the place, symbol of the pointer
     Instruction now;
+    std::vector<TypeId> parameters_;     // of the call being read
     const char* instruction_end_ = nullptr;
 
     std::unordered_map<TypeId, int32_t> type_nodes_;

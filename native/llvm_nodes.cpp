@@ -48,11 +48,11 @@ int32_t ModuleReader::new_string(View text) {
 }
 
 int32_t ModuleReader::text_of(View text) {
-    auto found = text_ids_.find(text);
-    if (found != text_ids_.end()) return found->second;
+    int32_t known = text_ids_.find(text);
+    if (known >= 0) return known;
     kept_.emplace_back(text);
     int32_t id = new_string(text);
-    text_ids_.emplace(View(kept_.back()), id);
+    text_ids_.insert(kept_.back(), id);
     return id;
 }
 
@@ -80,14 +80,18 @@ int32_t ModuleReader::value_text(TypeId type, NodeType kind) {
 int32_t ModuleReader::variable_full_text(Symbol& symbol, TypeId type) {
     if (!options_.full_text) return text_of("");
     if (symbol.full_text < 0) {
-        std::string name = symbol.name.printed('%');
+        size_t of_type = static_cast<size_t>(text_of_type(type));
+        size_t begin = static_cast<size_t>(out.string_offsets[of_type]), end = static_cast<size_t>(out.string_offsets[of_type + 1]);
+        std::string& data = out.string_data;
+        data.append(data, begin, end - begin);
+        data += " %";
+        bool quotes = symbol.name.needs_quotes();
+        if (quotes) data += '"';
         // The reference takes what precedes the first " = " of the printed producer, wherever that is.
-        size_t cut = name.find(" = ");
-        if (cut != std::string::npos) name.resize(cut);
-        int32_t of_type = text_of_type(type);
-        int64_t begin = out.string_offsets[static_cast<size_t>(of_type)], end = out.string_offsets[static_cast<size_t>(of_type) + 1];
-        std::string text = out.string_data.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-        symbol.full_text = new_string(text + " " + name);
+        size_t cut = symbol.name.quoted ? symbol.name.text.find(" = ") : View::npos;
+        data += symbol.name.text.substr(0, cut);
+        if (quotes && cut == View::npos) data += '"';
+        symbol.full_text = new_string({});
     }
     return symbol.full_text;
 }

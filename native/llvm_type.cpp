@@ -43,9 +43,12 @@ TypeId TypeTable::scalar(View word) {
 }
 
 TypeId TypeTable::unique(Type type) {
-    auto [place, fresh] = by_text_.emplace(type.printed, static_cast<TypeId>(types_.size()));
-    if (fresh) types_.push_back(std::move(type));
-    return place->second;
+    TypeId known = by_text_.find(type.printed);
+    if (known != NO_TYPE) return known;
+    types_.push_back(std::make_unique<Type>(std::move(type)));
+    TypeId id = static_cast<TypeId>(types_.size()) - 1;
+    by_text_.insert(types_.back()->printed, id);
+    return id;
 }
 
 TypeId TypeTable::integer(uint64_t bits) {
@@ -59,12 +62,12 @@ TypeId TypeTable::integer(uint64_t bits) {
 }
 
 TypeId TypeTable::pointer_to(TypeId pointee, uint64_t space) {
-    if (space == 0 && types_[static_cast<size_t>(pointee)].pointer != NO_TYPE)
-        return types_[static_cast<size_t>(pointee)].pointer;
+    if (space == 0 && (*this)[pointee].pointer != NO_TYPE)
+        return (*this)[pointee].pointer;
     std::string printed = (*this)[pointee].printed;
     if (space) printed += " addrspace(" + std::to_string(space) + ")";
     TypeId id = unique({Kind::Pointer, pointee, space, {}, printed + "*"});
-    if (space == 0) types_[static_cast<size_t>(pointee)].pointer = id;
+    if (space == 0) (*this)[pointee].pointer = id;
     return id;
 }
 
@@ -254,9 +257,9 @@ void TypeTable::define(const Name& name, Cursor& c) {
 }
 
 void TypeTable::check_all_defined(const Cursor& c) const {
-    for (const Type& type : types_)
-        if (type.kind == Kind::NamedStruct && !type.defined)
-            c.fail_at(type.first_use, "use of undefined type '" + type.printed + "'");
+    for (const auto& type : types_)
+        if (type->kind == Kind::NamedStruct && !type->defined)
+            c.fail_at(type->first_use, "use of undefined type '" + type->printed + "'");
 }
 
 }  // namespace apportion

@@ -1,10 +1,10 @@
 // The types of LLVM's assembly language: parsed, made unique, and printed as LLVM prints them.
 #pragma once
-#include <deque>
+#include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "name_table.h"
 #include "text_cursor.h"
 
 namespace apportion {
@@ -55,8 +55,8 @@ class TypeTable {
     TypeId structure(const std::vector<TypeId>& members, bool packed);
     TypeId scalar(View word);  // `float`, `void`, …: NO_TYPE when it is none
 
-    const Type& operator[](TypeId id) const { return types_[static_cast<size_t>(id)]; }
-    Type& operator[](TypeId id) { return types_[static_cast<size_t>(id)]; }
+    const Type& operator[](TypeId id) const { return *types_[static_cast<size_t>(id)]; }
+    Type& operator[](TypeId id) { return *types_[static_cast<size_t>(id)]; }
     bool pointer_like(TypeId id) const {
         return (*this)[id].kind == Kind::Pointer || (*this)[id].kind == Kind::OpaquePointer;
     }
@@ -68,8 +68,8 @@ class TypeTable {
     TypeId unique(Type type);
     std::string joined(const std::vector<TypeId>& types, bool variadic) const;
 
-    std::deque<Type> types_;  // a deque: references stay valid while types are added
-    std::unordered_map<std::string, TypeId> by_text_;
+    std::vector<std::unique_ptr<Type>> types_;  // each in its own place: references stay valid while types are added
+    NameTable by_text_;
     std::vector<TypeId> integers_;
     int depth_ = 0;
 };

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+def never_falls(numbers: NDArray[np.int64]) -> bool: ...
+def range_of(numbers: NDArray[Any]) -> tuple[int, int]: ...
+
 # Program graphs: native/llvm_bind.cpp.
 
 def graph_of_text(

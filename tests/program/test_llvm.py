@@ -401,7 +401,7 @@ def test_branch_weights_become_features_of_their_nodes():
     ("source", "place", "message"),
     [
         ("define i32 @f() {\n  ret i32 %x\n}", (2, 11), "use of undefined value '%x'"),
-        ("define void @f() {\n  call void @g()\n  ret void\n}", (2, 17), "use of undefined value '@g'"),
+        ("define void @f() {\n  call void @g()\n  ret void\n}", (2, 13), "use of undefined value '@g'"),
         ("define void @f() {\n  frob i32 1\n}", (2, 3), "expected an instruction, not 'frob i32 1'"),
         ("define void @f() {\n  br label %x\n}", (2, 12), "use of undefined value '%x'"),
         ("define void @f() {\n  ret void", (2, 11), "the file ends inside a function"),

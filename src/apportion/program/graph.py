@@ -16,6 +16,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion import _native
 from apportion.errors import InvalidGraph
 
 Features = Mapping[str, Any]
@@ -60,7 +61,7 @@ class StringTable(Sequence[str]):
             or offsets[-1] != len(self.data)
         ):
             raise InvalidGraph("A string table's offsets must run from 0 to the length of its data")
-        if np.any(np.diff(offsets) < 0):
+        if not _native.never_falls(offsets):
             raise InvalidGraph("A string table's offsets must not fall")
         _freeze(self.data, offsets)
 
@@ -257,7 +258,7 @@ def _of_kind(name: str, values: NDArray[Any], kind: type[np.generic]) -> None:
 def _within(name: str, values: NDArray[Any], low: int, high: int | None) -> None:
     if values.size == 0:
         return
-    least, most = int(values.min()), int(values.max())
+    least, most = _native.range_of(values)
     if least < low or (high is not None and most >= high):
         bound = f"from {low}" if high is None else f"from {low} to {high - 1}"
         raise InvalidGraph(f"{name} must hold numbers {bound}, not {least if least < low else most}")

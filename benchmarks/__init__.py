@@ -1,0 +1,1 @@
+"""Benchmarks print ratios against a peer that is measured in the same run: `python -m benchmarks [NAME…]`."""
