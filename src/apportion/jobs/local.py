@@ -320,13 +320,11 @@ def _work(connection: Connection, program: bytes, memory_bytes: int | None) -> N
         return
     if memory_bytes is not None:
         _limit_memory(memory_bytes)
-    connection.send_bytes(b"")
-    while True:
-        try:
-            message = connection.recv_bytes()
-        except (EOFError, OSError):
-            return
-        connection.send_bytes(_answer(function, message, memory_bytes))
+    # The pipe closes when the work is over: for a worker that was still starting, before its first word.
+    with suppress(EOFError, OSError):
+        connection.send_bytes(b"")
+        while True:
+            connection.send_bytes(_answer(function, connection.recv_bytes(), memory_bytes))
 
 
 def _answer(function: Callable[[Any], Any], message: bytes, memory_bytes: int | None) -> bytes:

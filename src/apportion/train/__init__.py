@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Experiments: one TOML file makes one run directory."""

@@ -1,0 +1,202 @@
+"""`apportion analyze`: one of the five data-flow analyses, from some roots of a program graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from cyclopts import Parameter
+from numpy.typing import NDArray
+
+from apportion.cli.show import note, print_table
+from apportion.errors import AnalysisError, InvalidSetting, UnknownName
+from apportion.program import draw, graph_of
+from apportion.program.analysis import (
+    AnalysisRun,
+    Mode,
+    eligible_roots,
+    no_eligible_root,
+    packed_chunks,
+    run,
+    sample_roots,
+)
+from apportion.program.exchange import load_json, write_whole
+from apportion.program.graph import ProgramGraph
+from apportion.program.llvm import GraphOptions
+
+ROOT_COLOUR, LABEL_COLOUR = "#d7301f", "#fdbb5c"
+MOST_LABELS = 1 << 32
+"Roots times nodes that one command answers at most: the text of more would not fit on most disks."
+
+Row = tuple[int, int, int, list[int], str | None]
+"Root, steps, active, labelled nodes, error."
+
+_SHOWN = 12
+_PICTURES = (".svg", ".html", ".dot")
+
+
+def analyze(
+    file: Path,
+    *,
+    analysis: Literal["reachability", "dominance", "datadep", "liveness", "subexpressions"],
+    root: int | None = None,
+    roots: str | None = None,
+    seed: int = 0,
+    mode: Mode = "exact",
+    json: Annotated[bool, Parameter(negative="")] = False,
+    out: Path | None = None,
+    function: str | None = None,
+    language: str | None = None,
+) -> int:
+    """Run a data-flow analysis over a program graph.
+
+    Prints, for each root, how many steps the analysis takes, the active count and the labelled nodes. Without
+    --root or --roots it takes min(⌈nodes/10⌉, 10) eligible roots, drawn with the seed.
+
+    Args:
+        file: Source (.c .cc .cpp .cl), LLVM IR (.ll), bitcode (.bc), or a graph that `apportion graph --json`
+            printed (.json), whose node numbers are kept.
+        analysis: What to ask of the program.
+        root: The node to start from.
+        roots: Several: `all`, `sample:N` (drawn with the seed), or numbers such as `3,17,20`.
+        seed: Draws the same sample again.
+        mode: The textbook analysis (exact), or that of ProGraML 0.3.2 with its faults (reference).
+        json: Print one JSON object: analysis, eligible, and runs of [root, steps, active, [labelled nodes]];
+            where the reference gives up, its error takes the place of steps.
+        out: Draw the graph here with the root and the labelled nodes coloured: .svg, .html or .dot.
+        function: Only this function or kernel, with what it calls.
+        language: llvm, bitcode, c, c++ or opencl, whatever the file's name says.
+    """
+    if out is not None and out.suffix not in _PICTURES:
+        raise UnknownName("form of picture", out.suffix, _PICTURES)
+    graph = _read(file, function, language)
+    eligible = _eligible(graph, analysis, mode, json)
+    chosen = _chosen(graph, analysis, root, roots, seed, mode, eligible)
+    if out is not None:
+        _draw(graph, analysis, mode, chosen, out, title=str(file))
+    runs = _runs(graph, analysis, chosen, mode)
+    if json:
+        _print_json(analysis, eligible, runs)
+    else:
+        _print_table(graph, f"{analysis}, {mode}: {len(eligible):,} eligible roots", runs)
+    return 0
+
+
+def _read(file: Path, function: str | None, language: str | None) -> ProgramGraph:
+    if file.suffix == ".json" and language is None:
+        if function is not None:
+            raise InvalidSetting(f"--function chooses from a program; {file} already is a graph")
+        return load_json(file)
+    return graph_of(file, language=language, graph=GraphOptions(function=function))
+
+
+def _eligible(graph: ProgramGraph, analysis: str, mode: Mode, json: bool) -> NDArray[np.int32]:
+    """The eligible roots, of which there must be some; with `json` a failure is also an object to read."""
+    try:
+        eligible = eligible_roots(graph, analysis, mode)
+    except AnalysisError as error:
+        if json:
+            print(dumps({"analysis": analysis, "init_error": str(error)}))
+        raise
+    if len(eligible) == 0:
+        if json:
+            print(dumps({"analysis": analysis, "eligible": [], "runs": []}))
+        raise no_eligible_root(graph, analysis)
+    return eligible
+
+
+def _chosen(
+    graph: ProgramGraph,
+    analysis: str,
+    root: int | None,
+    roots: str | None,
+    seed: int,
+    mode: Mode,
+    eligible: NDArray[np.int32],
+) -> NDArray[np.int64]:
+    """The roots asked for; whether they are eligible is the analysis' to say."""
+    if seed < 0:
+        raise InvalidSetting(f"--seed must be 0 or more, not {seed}")
+    if root is not None and roots is not None:
+        raise InvalidSetting("Give --root or --roots, not both")
+    if root is not None:
+        return np.array([root], np.int64)
+    if roots == "all":
+        if len(eligible) * graph.nodes > MOST_LABELS:
+            raise InvalidSetting(
+                f"All {len(eligible):,} roots over {graph.nodes:,} nodes may give "
+                f"{len(eligible) * graph.nodes / 1e9:,.0f} billion labels. Take fewer: --roots sample:10"
+            )
+        return eligible.astype(np.int64)
+    if roots is None:
+        return sample_roots(graph, analysis, seed=seed, mode=mode).astype(np.int64)
+    word, _, count = roots.partition(":")
+    try:
+        if word == "sample":
+            return sample_roots(graph, analysis, seed=seed, mode=mode, count=int(count)).astype(np.int64)
+        return np.array([int(number) for number in roots.split(",")], np.int64)
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, InvalidSetting):
+            raise
+        raise InvalidSetting(
+            f"--roots must be 'all', 'sample:N' or numbers such as '3,17,20', not {roots!r}"
+        ) from error
+
+
+def _runs(graph: ProgramGraph, analysis: str, roots: NDArray[np.int64], mode: Mode) -> Iterator[Row]:
+    """The runs from these roots, with bounded memory."""
+    for chunk in packed_chunks(graph, analysis, roots, mode):
+        for i, error in enumerate(chunk.errors):
+            labelled = np.flatnonzero(chunk.labels(i)).tolist()
+            yield int(chunk.roots[i]), int(chunk.steps[i]), int(chunk.active[i]), labelled, error
+
+
+def _print_json(analysis: str, eligible: NDArray[np.int32], runs: Iterator[Row]) -> None:
+    """Print run by run, for the object can be larger than memory; nothing before the first run is there."""
+    separator = f'{{"analysis": {dumps(analysis)}, "eligible": {dumps(eligible.tolist())}, "runs": ['
+    for root, steps, active, labelled, error in runs:
+        answer: list[Any] = [root, error] if error is not None else [root, steps, active, labelled]
+        sys.stdout.write(separator + dumps(answer))
+        separator = ", "
+    sys.stdout.write("]}\n")
+
+
+def _print_table(graph: ProgramGraph, title: str, runs: Iterator[Row]) -> None:
+    rows = []
+    for root, steps, active, labelled, error in runs:
+        more = f" … {len(labelled) - _SHOWN:,} more" if len(labelled) > _SHOWN else ""
+        what = graph.full_text(root) or graph.text(root)
+        nodes = " ".join(str(node) for node in labelled[:_SHOWN]) + more
+        counts = ("", "") if error is not None else (f"{steps:,}", f"{active:,}")
+        rows.append((root, what.splitlines()[0] if what else "", *counts, error or nodes))
+    print_table(
+        ("root", "node", "steps", "active", "labelled nodes"),
+        rows,
+        title=title,
+        right=("root", "steps", "active"),
+    )
+
+
+def _draw(
+    graph: ProgramGraph, analysis: str, mode: Mode, roots: NDArray[np.int64], out: Path, *, title: str
+) -> None:
+    if len(roots) != 1:
+        raise InvalidSetting(f"A picture shows one root, and {len(roots):,} are chosen. Name it with --root")
+    found: AnalysisRun = run(graph, analysis, roots, mode)[0]
+    if found.error is not None:
+        raise AnalysisError(f"Nothing to draw from root {found.root}: {found.error}")
+    highlight = {int(node): LABEL_COLOUR for node in np.flatnonzero(found.labels)}
+    highlight[found.root] = ROOT_COLOUR
+    heading = f"{title}: {analysis} from node {found.root}"
+    if out.suffix == ".dot":
+        text = draw.dot(graph, highlight=highlight, title=heading)
+    else:
+        meaning = {ROOT_COLOUR: "root", LABEL_COLOUR: analysis}
+        picture = draw.svg if out.suffix == ".svg" else draw.html
+        text = picture(graph, highlight=highlight, meaning=meaning, title=heading)
+    write_whole(out, text.encode("utf-8"))
+    note(f"Wrote {out}")

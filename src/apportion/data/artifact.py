@@ -1,0 +1,110 @@
+"""What training leaves: `artifact.json` says what it is, `weights.safetensors` holds the numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from apportion.errors import InvalidSetting, MalformedInput, MissingPackage, UnreadableFile
+from apportion.settings import convert
+
+DESCRIPTION, WEIGHTS = "artifact.json", "weights.safetensors"
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a trained model is, and how it came to be."""
+
+    task: str
+    model: str
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    vocabulary: tuple[str, ...] = ()
+    "Node texts by number; a text that is not among them is number `len(vocabulary)`."
+    experiment: dict[str, Any] = field(default_factory=dict)
+    checksum: str = ""
+    "SHA-256 of the weights' file; set when it is written."
+
+    def __post_init__(self) -> None:
+        if not self.task or not self.model:
+            raise InvalidSetting("An artifact must name its task and its model")
+
+
+def write_artifact(folder: Path, artifact: Artifact, weights: Mapping[str, NDArray[Any]]) -> Artifact:
+    """Write a model to `folder`, made when missing; the artifact comes back with its checksum."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = arrays_to_bytes(weights)
+    written = Artifact(**{**asdict(artifact), "checksum": hashlib.sha256(data).hexdigest()})
+    replace_file(folder / WEIGHTS, data)
+    replace_file(folder / DESCRIPTION, json.dumps(asdict(written), indent=1).encode())
+    return written
+
+
+def read_artifact(folder: Path) -> tuple[Artifact, Arrays]:
+    """A model's description and weights.
+
+    Raises:
+        UnreadableFile: a file is missing.
+        MalformedInput: the description is not one, or the weights are not those that it describes.
+    """
+    artifact = read_description(folder)
+    data = read_bytes(folder / WEIGHTS)
+    if hashlib.sha256(data).hexdigest() != artifact.checksum:
+        raise MalformedInput(
+            f"does not have the checksum that {DESCRIPTION} gives. Fetch or train the model again.",
+            file=str(folder / WEIGHTS),
+        )
+    return artifact, arrays_from_bytes(data, folder / WEIGHTS)
+
+
+def read_description(folder: Path) -> Artifact:
+    """What a model is, without reading its weights."""
+    path = folder / DESCRIPTION
+    try:
+        values = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
+    return convert(Artifact, values, source=str(path))
+
+
+def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Named arrays in the safetensors format."""
+    return _safetensors().save(dict(arrays))  # type: ignore[no-any-return]
+
+
+def arrays_from_bytes(data: bytes, path: Path) -> Arrays:
+    """Named arrays back from the safetensors format; `path` is named when they are broken."""
+    module = _safetensors()
+    try:
+        return module.load(data)  # type: ignore[no-any-return]
+    except Exception as error:  # safetensors raises its own SafetensorError, ValueError or KeyError
+        raise MalformedInput(f"is not a safetensors file ({error})", file=str(path)) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's contents, or `UnreadableFile`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: whoever is interrupted leaves the old one."""
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(data)
+    part.replace(path)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy  # an optional package; data/ is otherwise light
+    except ModuleNotFoundError as error:
+        raise MissingPackage("safetensors", "torch", "Reading and writing trained models") from error
+    return safetensors.numpy

@@ -1,0 +1,286 @@
+"""The one torch loop: it makes a Model of any network that turns a batch into scores."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.batch import Batch, Batches
+from apportion.errors import InvalidSetting, MalformedInput
+from apportion.model.base import Checkpoint, Model, Optimisation, Report
+from apportion.model.losses import loss_called
+from apportion.task import tasks
+from apportion.task.base import Task
+
+REPORT_EVERY = 20
+"Steps between two readings of the loss; each makes the host wait for a GPU."
+PREPARING = 4
+"Threads that prepare batches for a GPU."
+
+
+class NetworkModel(Model):
+    """A network with its optimiser. A subclass says what the network is and what it reads."""
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        task: Task[Any],
+        vocabulary: Sequence[str],
+        hyperparameters: Mapping[str, Any],
+        optimisation: Optimisation,
+        seed: int,
+        device: str,
+    ) -> None:
+        self.task, self.vocabulary, self.optimisation = task, tuple(vocabulary), optimisation
+        self.hyperparameters = dict(hyperparameters)
+        self.device = _device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = self.network_of(len(self.vocabulary) + 1, task.outputs, hyperparameters)
+        self.network.to(self.device)
+
+    @staticmethod
+    @abstractmethod
+    def network_of(texts: int, outputs: int, hyperparameters: Mapping[str, Any]) -> nn.Module:
+        """A new network for that many texts and scores."""
+
+    @staticmethod
+    @abstractmethod
+    def inputs_of(batch: Batch, device: torch.device, *, gradients: bool) -> Any:
+        """What the network reads of a batch, on the device; labels, if any, as `.labels`."""
+
+    @classmethod
+    def create(
+        cls,
+        task: Task[Any],
+        vocabulary: Sequence[str],
+        hyperparameters: Mapping[str, Any],
+        *,
+        optimisation: Optimisation,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> Self:
+        return cls(task, vocabulary, hyperparameters, optimisation, seed, device)
+
+    def predict(self, batch: Batch) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            scores: Tensor = self.network(self.inputs_of(batch, self.device, gradients=False))
+        return scores.float().cpu().numpy()
+
+    def fit(self, training: Batches, validation: Batches, report: Report) -> None:
+        if len(training.examples) == 0 or len(validation.examples) == 0:
+            raise InvalidSetting("Training needs at least one example to learn from and one to validate with")
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.optimisation.precision == "tf32" else "highest")
+        try:
+            self._fit(training, validation, report)
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def _fit(self, training: Batches, validation: Batches, report: Report) -> None:
+        settings, loss_of = self.optimisation, loss_called(self.task.loss)
+        optimiser = torch.optim.Adam(
+            self.network.parameters(), settings.learning_rate, fused=self.device.type == "cuda"
+        )
+        progress = _Progress()
+        if (checkpoint := report.resumed()) is not None:
+            progress = self._restore(checkpoint, optimiser)
+        loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
+        started = read = time.monotonic()
+        spent = progress.seconds
+        for epoch, index, inputs in self._stream(training, progress.epoch, progress.index):
+            if progress.ended(settings):
+                break
+            rate = learning_rate(settings, progress.step, progress.seconds)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            loss = loss_of(self.network(inputs), inputs.labels)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if settings.clip_norm:
+                nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip_norm)
+            optimiser.step()
+            loss_sum += loss.detach()
+            nodes, steps = nodes + len(inputs.labels), steps + 1
+            progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
+            progress.seconds = spent + time.monotonic() - started
+            last = settings.done(progress.step, progress.seconds) == 1.0
+            if progress.step % REPORT_EVERY == 0 or last:
+                mean = float(loss_sum) / steps
+                if not math.isfinite(mean):
+                    raise InvalidSetting(
+                        f"The loss is {mean} after {progress.step} steps. "
+                        "Lower learning_rate, or set clip_norm."
+                    )
+                now = time.monotonic()
+                report.stepped(progress.step, loss=mean, nodes=nodes, seconds=now - read)
+                loss_sum, nodes, steps, read = torch.zeros_like(loss_sum), 0, 0, now
+            if progress.step % settings.validate_every == 0 or last:
+                self._validate(validation, progress, report)
+                progress.seconds = spent + time.monotonic() - started
+                report.reached(self._checkpoint(optimiser, progress))
+                read = time.monotonic()
+        self._load(progress.best)
+
+    def _validate(self, validation: Batches, progress: _Progress, report: Report) -> None:
+        scores = self.score(validation)
+        score = scores[self.task.best]
+        better = progress.best_score is None or score > progress.best_score
+        if better:
+            progress.best_score, progress.stale, progress.best = score, 0, _arrays(self.network)
+        else:
+            progress.stale += 1
+        report.validated(progress.step, scores, best=better)
+
+    def _stream(self, batches: Batches, epoch: int, index: int) -> Iterator[tuple[int, int, Any]]:
+        """Inputs from a place on without end: epoch, number within it, inputs.
+
+        On a GPU some threads prepare the next ones while it works, and what was prepared stays on it for the
+        epochs to come while at least half of its memory is free.
+        """
+        kept: dict[int, Any] = {}
+
+        def places() -> Iterator[tuple[int, int, int]]:
+            at, skip = epoch, index
+            while True:
+                for place, number in enumerate(batches.order(at).tolist()):
+                    if place >= skip:
+                        yield at, place, number
+                at, skip = at + 1, 0
+
+        def prepare(number: int) -> Any:
+            if number in kept:
+                return kept[number]
+            batch = batches.examples.batch(batches.composition[number])
+            inputs = self.inputs_of(batch, self.device, gradients=True)
+            if self.device.type == "cuda":
+                free, total = torch.cuda.mem_get_info(self.device)
+                if free > total / 2:
+                    kept[number] = inputs
+            return inputs
+
+        if self.device.type == "cpu":
+            for at, place, number in places():
+                yield at, place, prepare(number)
+            return
+        waiting: deque[tuple[int, int, Future[Any]]] = deque()
+        with ThreadPoolExecutor(PREPARING) as pool:
+            for at, place, number in places():
+                waiting.append((at, place, pool.submit(prepare, number)))
+                if len(waiting) > 2 * PREPARING:
+                    first, second, future = waiting.popleft()
+                    yield first, second, future.result()
+
+    def _checkpoint(self, optimiser: torch.optim.Optimizer, progress: _Progress) -> Checkpoint:
+        arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
+        arrays |= {f"best/{name}": array for name, array in progress.best.items()}
+        for name, parameter in self.network.named_parameters():
+            for key, value in optimiser.state[parameter].items():
+                arrays[f"optimiser/{key}/{name}"] = value.cpu().numpy().copy()
+        return Checkpoint(arrays, progress.plain())
+
+    def _restore(self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer) -> _Progress:
+        try:
+            self._load(_under("network/", checkpoint.arrays))
+            for name, parameter in self.network.named_parameters():
+                optimiser.state[parameter] = {
+                    key: torch.from_numpy(checkpoint.arrays[f"optimiser/{key}/{name}"].copy()).to(
+                        parameter.device
+                    )
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+            return _Progress(best=_under("best/", checkpoint.arrays), **checkpoint.state)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise MalformedInput(
+                f"does not fit this experiment's network ({error}). Start anew, without --resume.",
+                file="checkpoint",
+            ) from error
+
+    def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
+
+    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
+        artifact = Artifact(
+            self.task.name, self.name, self.hyperparameters, self.vocabulary, dict(experiment or {})
+        )
+        write_artifact(folder, artifact, _arrays(self.network))
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str = "cpu") -> Self:
+        artifact, weights = read_artifact(folder)
+        task = tasks.load(artifact.task)
+        model = cls(task, artifact.vocabulary, artifact.hyperparameters, Optimisation(), 0, device)
+        try:
+            model._load(weights)
+        except RuntimeError as error:
+            raise MalformedInput(
+                f"holds another network than its description: {error}", file=str(folder)
+            ) from error
+        return model
+
+
+class _Progress:
+    """Where a fit stands, weights and moments apart."""
+
+    def __init__(
+        self,
+        *,
+        step: int = 0,
+        epoch: int = 0,
+        index: int = 0,
+        seconds: float = 0.0,
+        best_score: float | None = None,
+        stale: int = 0,
+        best: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
+        self.step, self.epoch, self.index, self.seconds = step, epoch, index, seconds
+        self.best_score, self.stale = best_score, stale
+        self.best: Mapping[str, NDArray[Any]] = best or {}
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "best"}
+
+    def ended(self, settings: Optimisation) -> bool:
+        impatient = settings.patience > 0 and self.stale >= settings.patience
+        return impatient or settings.done(self.step, self.seconds) == 1.0
+
+
+def learning_rate(settings: Optimisation, step: int, seconds: float) -> float:
+    """The rate of a step: it rises over the warm-up, then follows the schedule to whichever end is nearer."""
+    rate = settings.learning_rate * min(1.0, (step + 1) / (settings.warmup_steps + 1))
+    if settings.schedule == "constant":
+        return rate
+    return rate * 0.5 * (1 + math.cos(math.pi * settings.done(step, seconds)))
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidSetting(f"No device is called {name!r}; use cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidSetting(f"Networks run on cpu or cuda, not {name!r}")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidSetting("torch finds no CUDA device here. Set device = 'cpu'.")
+    return device
+
+
+def _arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
+    return {name: value.detach().cpu().numpy().copy() for name, value in network.state_dict().items()}
+
+
+def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,193 @@
+"""Feed mutated LLVM IR to the graph builder, and to LLVM itself, and compare what they say.
+
+    python tools/fuzz_ir.py --mutants 100000 --seed 1 [--corpus DIR_OF_LL]
+
+Each mutant must give a graph or a `MalformedIR` that names a line of the text, within a second; a crash, a
+hang or any other error is a finding. With llvmlite installed, a part of the mutants also goes through LLVM:
+where both read the text, the graph must equal that of the text as LLVM prints it again (the text as LLVM
+understood it), else the answer was silently wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from apportion.errors import ApportionError, MalformedIR
+from apportion.jobs import LocalRunner
+from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.program.source import Source
+
+KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
+ALPHABET = ' %@,()[]{}<>*!"=;:#0123456789abcdefixr.-\n'
+WORDS = (
+    *(
+        "%0",
+        "@f",
+        "i32",
+        "ptr",
+        "label",
+        "define",
+        "declare",
+        "!0",
+        "null",
+        "undef",
+        "void",
+        "metadata",
+        "asm",
+    ),
+    *("{", "}", "(", ")", "[", "]", "<", "x", "to", "...", "alias", "ret", "br", "phi", "addrspace(1)"),
+    *("-1", "4294967296", "99999999999"),
+)
+BATCH = 200
+SLOW_SECONDS = 1.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--mutants", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--corpus", type=Path, help="more IR to start from: a folder of .ll files")
+    parser.add_argument("--compare", type=float, default=0.1, help="the part that goes through LLVM too")
+    options = parser.parse_args()
+    more = sorted(options.corpus.glob("**/*.ll")) if options.corpus else []
+    seeds = own_ir() + [path.read_text(errors="replace") for path in more]
+    seeds = [text for text in seeds if len(text) < 20_000]
+    total: Counter[str] = Counter()
+    findings: list[str] = []
+    batches = [
+        (seeds, options.seed * 1_000_003 + k, options.compare) for k in range(-(-options.mutants // BATCH))
+    ]
+    start = time.monotonic()
+    for outcome in LocalRunner(deadline_seconds=120).map(batch, batches):
+        if outcome.error is not None:
+            findings.append(f"batch {outcome.item_index}: {outcome.error}")
+            continue
+        counts, found = outcome.unwrap()
+        total.update(counts)
+        findings += found
+        if sys.stderr.isatty():
+            done = total["graph"] + total["malformed"]
+            print(f"\r{done:,} mutants, {len(findings)} findings", end="", file=sys.stderr)
+    print(f"{len(seeds)} seeds, {time.monotonic() - start:.0f} s")
+    for kind, count in total.most_common():
+        print(f"  {count:8,}  {kind}")
+    for finding in findings[:20]:
+        print("FINDING", finding)
+    print(f"{len(findings)} findings")
+    return bool(findings)
+
+
+def own_ir() -> list[str]:
+    """IR of our own small sources, unoptimised and optimised."""
+    sources = [Source.read(path) for path in sorted(KERNELS.glob("*"))]
+    return [ir_of(source, CompileOptions(optimization=level)) for source in sources for level in ("0", "2")]
+
+
+def mutants(seeds: list[str], seed: int, count: int) -> Iterator[str]:
+    """Texts that are almost IR."""
+    generator = random.Random(seed)
+    for _ in range(count):
+        text = generator.choice(seeds)
+        for _ in range(generator.choice((1, 1, 2, 3))):
+            text = mutated(text, generator)
+        yield text
+
+
+def mutated(text: str, generator: random.Random) -> str:
+    """The text with one small change."""
+    place = generator.randrange(len(text) + 1)
+    lines = text.split("\n")
+    line, other = generator.randrange(len(lines)), generator.randrange(len(lines))
+    match generator.randrange(8):
+        case 0:
+            return text[:place] + generator.choice(ALPHABET) + text[place + 1 :]
+        case 1:
+            return text[:place] + text[place + generator.choice((1, 2, 5, 40)) :]
+        case 2:
+            return text[:place] + generator.choice(WORDS) + text[place:]
+        case 3:
+            lines[line : line + 1] = []
+        case 4:
+            lines.insert(other, lines[line])
+        case 5:
+            lines[line], lines[other] = lines[other], lines[line]
+        case 6:
+            words = list(re.finditer(r"[%@]?[\w.]+", text))
+            if not words:
+                return text
+            target, source = generator.choice(words), generator.choice(words)
+            return text[: target.start()] + source[0] + text[target.end() :]
+        case _:
+            return text[:place]
+    return "\n".join(lines)
+
+
+def batch(work: tuple[list[str], int, float]) -> tuple[Counter[str], list[str]]:
+    """What became of a few mutants: how many of each kind, and what should not have been."""
+    seeds, seed, compare = work
+    generator = random.Random(seed)
+    counts: Counter[str] = Counter()
+    findings: list[str] = []
+    for number, text in enumerate(mutants(seeds, seed, BATCH)):
+        start = time.process_time()
+        try:
+            graph = graph_of_ir(text, options=GraphOptions(recover_pointees=False))
+            counts["graph"] += 1
+        except MalformedIR as error:
+            graph = None
+            counts["malformed"] += 1
+            if error.line is None or not 1 <= error.line <= text.count("\n") + 1:
+                findings.append(f"{seed}/{number}: a line that is not there: {error}")
+        except Exception as error:
+            findings.append(f"{seed}/{number}: {type(error).__name__}: {error}")
+            continue
+        if time.process_time() - start > SLOW_SECONDS:
+            findings.append(f"{seed}/{number}: took {time.process_time() - start:.1f} s")
+        if generator.random() >= compare:
+            continue
+        again = printed_by_llvm(text)
+        if again is None:
+            counts[
+                "LLVM refuses" + (", so do we" if graph is None else ", we read it (attributes, metadata, …)")
+            ] += 1
+        elif graph is None:
+            counts["LLVM reads it, we refuse"] += 1
+        else:
+            try:
+                same = sorted(graph.texts()) == sorted(
+                    graph_of_ir(again, options=GraphOptions(recover_pointees=False)).texts()
+                )
+            except ApportionError as error:
+                findings.append(f"{seed}/{number}: what LLVM printed is refused: {error}")
+                continue
+            counts["both read it, same graph" if same else "both read it, other graph"] += 1
+            if not same and "*" not in text:
+                findings.append(f"{seed}/{number}: another graph than LLVM's")
+    return counts, findings
+
+
+def printed_by_llvm(text: str) -> str | None:
+    """The text as LLVM prints it, or None when LLVM does not read it or is not installed."""
+    try:
+        from llvmlite import binding  # an extra, and only for the comparison
+    except ImportError:
+        return None
+    # LLVM aborts the process on some broken debug records: those mutants are not for it.
+    if "!DI" in text or "#dbg" in text or "!prof" in text:
+        return None
+    try:
+        return str(binding.parse_assembly(text, binding.create_context()))
+    except RuntimeError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
