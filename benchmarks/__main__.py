@@ -12,6 +12,7 @@ def main(names: list[str]) -> None:
         sys.exit(f"No benchmark called {unknown[0]!r}. There are: {', '.join(BENCHMARKS)}.")
     for name in names or BENCHMARKS:
         print(f"== {name} ==")
+        sys.argv = [name]  # a benchmark has options of its own; here it runs with none
         import_module(f"benchmarks.{name}").main()
         print()
 

@@ -32,6 +32,8 @@ class Optimisation:
     validate_every: int = 500
     patience: int = 0
     "Validations without a better score after which training ends; 0 for never."
+    enough: float = 0.0
+    "The validation score at which training ends; 0 for never."
     precision: Literal["full", "tf32"] = "full"
     "Matrix products on a GPU: 32-bit floats, or their 19-bit form on its matrix units."
 
@@ -41,7 +43,7 @@ class Optimisation:
         for name in ("max_steps", "validate_every"):
             if getattr(self, name) < 1:
                 raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup_steps", "clip_norm", "patience", "max_seconds"):
+        for name in ("warmup_steps", "clip_norm", "patience", "max_seconds", "enough"):
             if getattr(self, name) < 0:
                 raise InvalidSetting(f"{name} must not be negative, not {getattr(self, name)}")
 

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ from apportion.data.batch import Batch, Batches
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.model.base import Checkpoint, Model, Optimisation, Report
 from apportion.model.losses import loss_called
+from apportion.model.recording import Recorder
 from apportion.task import tasks
 from apportion.task.base import Task
 
@@ -92,28 +94,38 @@ class NetworkModel(Model):
 
     def _fit(self, training: Batches, validation: Batches, report: Report) -> None:
         settings, loss_of = self.optimisation, loss_called(self.task.loss)
+        on_gpu = self.device.type == "cuda"
+        # As a tensor, so that a recorded step reads the rate of the moment.
+        rate = torch.tensor(settings.learning_rate, device=self.device)
         optimiser = torch.optim.Adam(
-            self.network.parameters(), settings.learning_rate, fused=self.device.type == "cuda"
-        )
+            self.network.parameters(), rate if on_gpu else settings.learning_rate,
+            fused=on_gpu, capturable=on_gpu,
+        )  # fmt: skip
         progress = _Progress()
         if (checkpoint := report.resumed()) is not None:
             progress = self._restore(checkpoint, optimiser)
         loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
-        started = read = time.monotonic()
-        spent = progress.seconds
-        for epoch, index, inputs in self._stream(training, progress.epoch, progress.index):
-            if progress.ended(settings):
-                break
-            rate = learning_rate(settings, progress.step, progress.seconds)
-            for group in optimiser.param_groups:
-                group["lr"] = rate
-            loss = loss_of(self.network(inputs), inputs.labels)
+        recorder = Recorder()
+
+        def step(inputs: Any) -> None:
             optimiser.zero_grad(set_to_none=True)
+            loss = loss_of(self.network(inputs), inputs.labels)
             loss.backward()  # type: ignore[no-untyped-call]
             if settings.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip_norm)
             optimiser.step()
-            loss_sum += loss.detach()
+            loss_sum.add_(loss.detach())
+
+        started = read = time.monotonic()
+        spent = progress.seconds
+        for epoch, index, number, inputs in self._stream(training, progress.epoch, progress.index):
+            if progress.ended(settings):
+                break
+            _set_rate(optimiser, learning_rate(settings, progress.step, progress.seconds))
+            if number is None:
+                step(inputs)
+            else:
+                recorder(number, partial(step, inputs))
             nodes, steps = nodes + len(inputs.labels), steps + 1
             progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
             progress.seconds = spent + time.monotonic() - started
@@ -127,7 +139,8 @@ class NetworkModel(Model):
                     )
                 now = time.monotonic()
                 report.stepped(progress.step, loss=mean, nodes=nodes, seconds=now - read)
-                loss_sum, nodes, steps, read = torch.zeros_like(loss_sum), 0, 0, now
+                loss_sum.zero_()
+                nodes, steps, read = 0, 0, now
             if progress.step % settings.validate_every == 0 or last:
                 self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
@@ -145,11 +158,12 @@ class NetworkModel(Model):
             progress.stale += 1
         report.validated(progress.step, scores, best=better)
 
-    def _stream(self, batches: Batches, epoch: int, index: int) -> Iterator[tuple[int, int, Any]]:
-        """Inputs from a place on without end: epoch, number within it, inputs.
+    def _stream(self, batches: Batches, epoch: int, index: int) -> Iterator[tuple[int, int, int | None, Any]]:
+        """Inputs from a place on without end: epoch, place within it, number of the batch, inputs.
 
         On a GPU some threads prepare the next ones while it works, and what was prepared stays on it for the
-        epochs to come while at least half of its memory is free.
+        epochs to come while at least half of its memory is free. The number is None for a batch that does not
+        stay.
         """
         kept: dict[int, Any] = {}
 
@@ -174,15 +188,17 @@ class NetworkModel(Model):
 
         if self.device.type == "cpu":
             for at, place, number in places():
-                yield at, place, prepare(number)
+                yield at, place, None, prepare(number)
             return
-        waiting: deque[tuple[int, int, Future[Any]]] = deque()
+        waiting: deque[tuple[int, int, int, Future[Any]]] = deque()
         with ThreadPoolExecutor(PREPARING) as pool:
             for at, place, number in places():
-                waiting.append((at, place, pool.submit(prepare, number)))
+                waiting.append((at, place, number, pool.submit(prepare, number)))
                 if len(waiting) > 2 * PREPARING:
-                    first, second, future = waiting.popleft()
-                    yield first, second, future.result()
+                    *where, first, future = waiting.popleft()
+                    inputs = future.result()
+                    stays = kept.get(first) is inputs
+                    yield *where, first if stays else None, inputs
 
     def _checkpoint(self, optimiser: torch.optim.Optimizer, progress: _Progress) -> Checkpoint:
         arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
@@ -255,7 +271,8 @@ class _Progress:
 
     def ended(self, settings: Optimisation) -> bool:
         impatient = settings.patience > 0 and self.stale >= settings.patience
-        return impatient or settings.done(self.step, self.seconds) == 1.0
+        enough = settings.enough > 0 and self.best_score is not None and self.best_score >= settings.enough
+        return impatient or enough or settings.done(self.step, self.seconds) == 1.0
 
 
 def learning_rate(settings: Optimisation, step: int, seconds: float) -> float:
@@ -264,6 +281,14 @@ def learning_rate(settings: Optimisation, step: int, seconds: float) -> float:
     if settings.schedule == "constant":
         return rate
     return rate * 0.5 * (1 + math.cos(math.pi * settings.done(step, seconds)))
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def _device(name: str) -> torch.device:

@@ -31,6 +31,8 @@ class Experiment:
     "Analyses that took more steps are not trained on; T messages carry no further than T edges."
     nodes_limit: int = 40_000
     "Larger graphs are skipped, as in the paper."
+    training_nodes_limit: int = 0
+    "Larger graphs are not trained on, but validated and tested on; 0 for no other limit than nodes_limit."
     test_steps_limit: int = 200
     "Analyses up to this many steps are tested on, to see how far beyond its training the model carries."
     training_examples: int = 0
@@ -47,7 +49,13 @@ class Experiment:
         for name in ("node_budget", "steps_limit", "nodes_limit", "test_steps_limit"):
             if getattr(self, name) < 1:
                 raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("training_examples", "validation_examples", "test_examples", "seed"):
+        for name in (
+            "training_nodes_limit",
+            "training_examples",
+            "validation_examples",
+            "test_examples",
+            "seed",
+        ):
             if getattr(self, name) < 0:
                 raise InvalidSetting(f"{name} must not be negative, not {getattr(self, name)}")
 

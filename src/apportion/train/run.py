@@ -50,9 +50,12 @@ def run(
         return dict(json.loads(read_bytes(folder / RESULT)))
     started = time.monotonic()
     limits = {"nodes_limit": experiment.nodes_limit, "seed": experiment.seed}
+    # A step costs its nodes, and a graph of ten thousand teaches one root like a graph of a hundred.
+    smaller = min(experiment.training_nodes_limit or experiment.nodes_limit, experiment.nodes_limit)
     training = examples_of(
         store, experiment.task, "train",
-        steps_limit=experiment.steps_limit, most=experiment.training_examples, **limits,
+        steps_limit=experiment.steps_limit, most=experiment.training_examples,
+        nodes_limit=smaller, seed=experiment.seed,
     )  # fmt: skip
     validation = examples_of(
         store, experiment.task, "val",
