@@ -58,16 +58,15 @@ std::vector<int32_t> components_of(const Adjacency& next) {
     return component;
 }
 
-// How deep a forward walk over control and data edges must go to meet the labelled nodes.
+// How deep the reference's forward walk over control and data edges must go to meet the labelled nodes.
 class LabelDepth {
 public:
-    LabelDepth(const GraphView& graph, const Adjacency& control, const Adjacency& data, Mode mode)
+    LabelDepth(const GraphView& graph, const Adjacency& control, const Adjacency& data)
         : next_(joined(control, data)),
           previous_(joined(adjacency_of(graph, CONTROL, Direction::backward),
                            adjacency_of(graph, DATA, Direction::backward))),
           component_(components_of(next_)),
-          walk_(next_, mode),
-          reference_(mode == Mode::reference) {
+          walk_(next_, Mode::reference) {
         target_.assign(size_t(graph.nodes), 0);
     }
 
@@ -87,11 +86,8 @@ public:
             if (!target_[size_t(event->node)]) continue;
             deepest = std::max(deepest, event->level);
             if (event->level != walk_.depth(event->node)) continue;
-            // All met once: the reference may pop some of them a second time, one level further down.
-            if (--left == 0) {
-                if (!reference_) break;
-                last_level = event->level + 1;
-            }
+            // All met once: some of them may be popped a second time, one level further down.
+            if (--left == 0) last_level = event->level + 1;
         }
         for (const int32_t v : labels) target_[size_t(v)] = 0;
         return deepest;
@@ -108,30 +104,27 @@ private:
     Adjacency next_, previous_;
     std::vector<int32_t> component_;
     Walk walk_;
-    bool reference_;
     std::vector<uint8_t> target_;
 };
 
 class Liveness : public Analysis {
 public:
-    Liveness(const GraphView& graph, Mode mode)
+    explicit Liveness(const GraphView& graph)
         : graph_(graph),
           control_(adjacency_of(graph, CONTROL, Direction::forward)),
           previous_(adjacency_of(graph, CONTROL, Direction::backward)),
           data_(adjacency_of(graph, DATA, Direction::forward)),
-          operands_(adjacency_of(graph, DATA, Direction::backward)),
-          mode_(mode) {}
+          operands_(adjacency_of(graph, DATA, Direction::backward)) {}
 
 protected:
-    static void answer(int32_t root, size_t i, const std::vector<int32_t>& labels, LabelDepth& depth, const Rows& rows) {
-        rows.steps[i] = depth.of(root, labels);
+    static void answer(size_t i, int64_t steps, const std::vector<int32_t>& labels, const Rows& rows) {
+        rows.steps[i] = steps;
         rows.active[i] = int64_t(labels.size());
         for (const int32_t v : labels) set_bit(rows.row(i), v);
     }
 
     GraphView graph_;
     Adjacency control_, previous_, data_, operands_;
-    Mode mode_;
 };
 
 // The reference: every data source is a variable of its own, constants too, and the worklist starts at the instructions
@@ -139,7 +132,7 @@ protected:
 // predecessors every time.
 class ReferenceLiveness final : public Liveness {
 public:
-    explicit ReferenceLiveness(const GraphView& graph) : Liveness(graph, Mode::reference) {
+    explicit ReferenceLiveness(const GraphView& graph) : Liveness(graph) {
         live_in_.resize(size_t(graph.nodes));
         if (!solve()) return;
         for (int32_t v = 0; v < graph.nodes; ++v)
@@ -149,11 +142,11 @@ public:
     }
 
     void run(const int32_t* roots, size_t count, const Rows& rows) override {
-        LabelDepth depth(graph_, control_, data_, mode_);
+        LabelDepth depth(graph_, control_, data_);
         std::vector<int32_t> labels;
         for (size_t i = 0; i < count; ++i) {
             union_after(roots[i], labels);
-            answer(roots[i], i, labels, depth, rows);
+            answer(i, depth.of(roots[i], labels), labels, rows);
         }
     }
 
@@ -229,7 +222,7 @@ private:
 // other. Inside a block the sets are made anew, from its end backwards, when they are asked for.
 class ExactLiveness final : public Liveness {
 public:
-    explicit ExactLiveness(const GraphView& graph) : Liveness(graph, Mode::exact) {
+    explicit ExactLiveness(const GraphView& graph) : Liveness(graph) {
         group_variables();
         find_blocks();
         find_live_ends();
@@ -244,7 +237,7 @@ public:
     }
 
     void run(const int32_t* roots, size_t count, const Rows& rows) override {
-        LabelDepth depth(graph_, control_, data_, mode_);
+        ReadDepth depth(*this);
         Backwards state(*this);
         std::vector<std::pair<int32_t, size_t>> asked(count);  // place in the blocks, number of the root
         for (size_t i = 0; i < count; ++i) asked[i] = {place_[size_t(roots[i])], i};
@@ -258,13 +251,50 @@ public:
                     labels.clear();
                     for (const int32_t g : state.live())
                         labels.insert(labels.end(), uses_[size_t(g)].begin(), uses_[size_t(g)].end());
-                    answer(v, asked[next].second, labels, depth, rows);
+                    answer(asked[next].second, depth.of(v, state.live()), labels, rows);
                 }
             });
         }
     }
 
 private:
+    // How far control must go from a root to meet a read of each live variable, the root being 1. (The reference's count
+    // walks data edges too, and leaves out every variable that was defined before the root.)
+    class ReadDepth {
+    public:
+        explicit ReadDepth(const ExactLiveness& owner)
+            : owner_(owner), met_(size_t(owner.graph_.nodes), -1), wanted_(owner.uses_.size(), -1) {}
+
+        int64_t of(int32_t root, const std::vector<int32_t>& live) {
+            ++round_;
+            for (const int32_t g : live) wanted_[size_t(g)] = round_;
+            size_t left = live.size();
+            queue_.assign(1, root);
+            met_[size_t(root)] = round_;
+            int64_t level = 1;
+            for (size_t head = 0; left > 0 && head < queue_.size(); ++level)
+                for (const size_t end = queue_.size(); head < end; ++head)
+                    for (const int32_t* w = owner_.control_.begin(queue_[head]); w != owner_.control_.end(queue_[head]); ++w) {
+                        for (const int32_t* x = owner_.operands_.begin(*w); x != owner_.operands_.end(*w); ++x) {
+                            const int32_t g = owner_.variable_[size_t(*x)];
+                            if (g < 0 || wanted_[size_t(g)] != round_) continue;
+                            wanted_[size_t(g)] = -1;
+                            --left;
+                        }
+                        if (met_[size_t(*w)] == round_) continue;
+                        met_[size_t(*w)] = round_;
+                        queue_.push_back(*w);
+                    }
+            return level;
+        }
+
+    private:
+        const ExactLiveness& owner_;
+        std::vector<int32_t> met_, wanted_;  // by node, by variable: the round in which
+        std::vector<int32_t> queue_;
+        int32_t round_ = -1;
+    };
+
     // The set of live variables, moved backwards through one block.
     class Backwards {
     public:

@@ -340,6 +340,8 @@ void ModuleReader::call(bool invoke, bool callbr) {
         assembly = true;
     } else constants_reader.skip();
     const char* after_callee = c.p;
+    View callee_text(callee_at, static_cast<size_t>(after_callee - callee_at));
+    if (!direct && callee_text.find("to ptr") != View::npos) types.saw_opaque_pointer = true;  // perhaps the first one
 
     std::vector<TypeId>& parameters = parameters_;
     parameters.clear();

@@ -181,3 +181,41 @@ def test_obstacles_name_the_argument(found: dict[str, KernelAccess]) -> None:
 def test_an_unknown_argument_names_those_there_are(found: dict[str, KernelAccess]) -> None:
     with pytest.raises(UnknownName, match="There are: a, n, x, y"):
         found["saxpy"].argument("z")
+
+
+def test_long_and_shared_arithmetic_is_followed_in_no_time() -> None:
+    steps = "".join(f"  %{i + 2} = xor i64 %{i + 1}, %{i + 1}\n" for i in range(1, 3000))
+    ir = (
+        "define spir_kernel void @f(ptr addrspace(1) %0) !kernel_arg_addr_space !0 {\n"
+        "  %2 = call i64 @_Z13get_global_idj(i32 0)\n"
+        f"{steps}"
+        "  %3001 = getelementptr i32, ptr addrspace(1) %0, i64 %3000\n"
+        "  store i32 1, ptr addrspace(1) %3001\n  ret void\n}\n!0 = !{i32 1}\n"
+    )
+    (argument,) = accesses_of(ir)["f"].arguments
+    assert (argument.merge, argument.write_reach) == ("diff", None)
+
+
+def test_a_pointer_that_two_loops_hand_on_may_be_either() -> None:
+    ir = """
+define spir_kernel void @f(ptr addrspace(1) %a, ptr addrspace(1) %b, i32 %n) !kernel_arg_addr_space !0 {
+  br label %head
+
+head:
+  %p = phi ptr addrspace(1) [ %a, %entry ], [ %q, %head ]
+  %q = phi ptr addrspace(1) [ %b, %entry ], [ %p, %head ]
+  %k = phi i32 [ 0, %entry ], [ %next, %head ]
+  store i32 1, ptr addrspace(1) %q
+  store i32 2, ptr addrspace(1) %p
+  %next = add i32 %k, 1
+  %more = icmp slt i32 %next, %n
+  br i1 %more, label %head, label %done
+
+done:
+  ret void
+}
+!0 = !{i32 1, i32 1, i32 0}
+"""
+    first, second, _ = accesses_of(ir)["f"].arguments
+    assert (first.writes, second.writes) == (True, True)
+    assert (first.merge, second.merge) == ("diff", "diff")

@@ -506,20 +506,21 @@ def test_exact_liveness_is_a_way_to_a_use_without_a_new_definition(graph):
         if target in producers:
             producers[target].add(source)
     live = {node: set() for node in range(graph.nodes)}
+    readers = {}
     for node, made_by in producers.items():
         same = {other for other in producers if producers[other] == made_by} if made_by else {node}
-        readers = {reader for other in same for reader in uses[other]}
+        readers[node] = {reader for other in same for reader in uses[other]}
         for root in live:
             # What comes after the root, up to and with the first new definition on each way.
             stopping = {v: [] if v in made_by else after[v] for v in after}
-            if readers & set(distances(after[root], stopping)):
+            if readers[node] & set(distances(after[root], stopping)):
                 live[root].add(node)
     roots = [node for node in live if live[node] and node and graph.node_type[node] == INSTRUCTION]
     assert eligible_roots(graph, "liveness").tolist() == roots
-    both = {node: after[node] + uses[node] for node in after}
     for root in roots:
-        met = [level + 1 for node, level in distances([root], both).items() if node in live[root]]
-        assert answer(graph, "liveness", root, "exact") == (max(met, default=0), len(live[root]), live[root])
+        near = distances(after[root], after)
+        steps = max(min(near[reader] + 2 for reader in readers[node] & set(near)) for node in live[root])
+        assert answer(graph, "liveness", root, "exact") == (steps, len(live[root]), live[root])
 
 
 # Many roots at once, and choosing them.

@@ -162,7 +162,7 @@ class NetworkModel(Model):
         """Inputs from a place on without end: epoch, place within it, number of the batch, inputs.
 
         On a GPU some threads prepare the next ones while it works, and what was prepared stays on it for the
-        epochs to come while at least half of its memory is free. The number is None for a batch that does not
+        epochs to come while a quarter of its memory is free. The number is None for a batch that does not
         stay.
         """
         kept: dict[int, Any] = {}
@@ -182,7 +182,7 @@ class NetworkModel(Model):
             inputs = self.inputs_of(batch, self.device, gradients=True)
             if self.device.type == "cuda":
                 free, total = torch.cuda.mem_get_info(self.device)
-                if free > total / 2:
+                if free > total / 4:
                     kept[number] = inputs
             return inputs
 
