@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import fcntl
 import gzip
 import hashlib
 import io
@@ -35,6 +36,8 @@ from apportion.settings import load
 
 SUFFIXES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".C": "c++"}
 HEADER_SUFFIXES = {".h", ".hh", ".hpp", ".inc", ".def"}
+TRIAL_FILES = 100
+"A package of whose first so many files not a fifth compiles is left there: it wants its own configuration."
 BESIDE = ("include", "lib", "src", "inc", "generic", "unix", "common")
 "Folders that sources expect on the include path when one of their parents has them."
 
@@ -52,6 +55,8 @@ class Package:
     "Folders inside the unpacked header packages that go before the common ones."
     defines: tuple[str, ...] = ()
     files_per_package: int | None = None
+    skip: int = 0
+    "How many of the drawn files another entry of the same source has."
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,11 @@ def main() -> None:
         record_path = out / "ir" / f"{package.name}.json"
         if (arguments.only and package.name not in arguments.only) or record_path.exists():
             continue
+        lock = (out / "ir" / f"{package.name}.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue  # another run is at it
         try:
             record = make(package, corpus, apt=apt, headers=headers, out=out)
         except (ApportionError, OSError, subprocess.CalledProcessError, tarfile.TarError) as error:
@@ -133,17 +143,21 @@ def make(package: Package, corpus: Corpus, *, apt: Apt, headers: Path, out: Path
     folders = [folder for folder in tree.iterdir() if folder.is_dir()]
     root = max(folders, key=lambda folder: sum(1 for _ in folder.rglob("*.[chC]*")), default=tree)
     found = sorted({path for pattern in package.files for path in root.glob(pattern) if path.is_file()})
-    limit = package.files_per_package or corpus.files_per_package
-    chosen = sorted(sorted(found, key=lambda path: _draw(corpus.seed, package.name, path, root))[:limit])
+    limit = package.skip + (package.files_per_package or corpus.files_per_package)
+    drawn = sorted(found, key=lambda path: _draw(corpus.seed, origin, path, root))
+    chosen = drawn[package.skip : limit]
     failures: collections.Counter[str] = collections.Counter()
-    compiled = ir_bytes = 0
+    tried = compiled = ir_bytes = 0
     partial = out / "ir" / f"{package.name}.tar.gz.part"
     with gzip.open(partial, "wb", 3) as stream, tarfile.open(fileobj=stream, mode="w|") as written:
-        for position, path in enumerate(chosen):
-            if position % 500 == 0:
-                print(f"  {package.name}: {position} of {len(chosen)}", file=sys.stderr, flush=True)
+        for path in chosen:
+            if tried == TRIAL_FILES and compiled < TRIAL_FILES // 5:
+                break
+            if tried % 500 == 0:
+                print(f"  {package.name}: {tried} of {len(chosen)}", file=sys.stderr, flush=True)
+            tried += 1
             name = path.relative_to(root).as_posix()
-            number = int(_draw(corpus.seed, package.name, path, root)[:8], 16)
+            number = int(_draw(corpus.seed, origin, path, root)[:8], 16)
             level = corpus.optimization[number % len(corpus.optimization)]
             options = CompileOptions(
                 optimization=level,
@@ -169,7 +183,7 @@ def make(package: Package, corpus: Corpus, *, apt: Apt, headers: Path, out: Path
     return Record(
         name=package.name, version=version, archive=archives[0].name,
         sha256=hashlib.sha256(archives[0].read_bytes()).hexdigest(), licences=licences,
-        files_found=len(found), files_tried=len(chosen), files_compiled=compiled, ir_bytes=ir_bytes,
+        files_found=len(found), files_tried=tried, files_compiled=compiled, ir_bytes=ir_bytes,
         seconds=round(time.monotonic() - started, 1), failures=dict(failures.most_common(20)),
     )  # fmt: skip
 
@@ -306,7 +320,7 @@ def _rooted(text: str, folder: Path, root: Path) -> str:
 
 def _reason(error: ApportionError) -> str:
     """A failure without names and places, so that failures can be counted."""
-    text = str(getattr(error, "message", error)).splitlines()[0]
+    text = next(iter(str(getattr(error, "message", error)).splitlines()), "") or "#error without a word"
     return re.sub(r"'[^']*'", "'…'", text)[:120] if "file not found" not in text else text[:120]
 
 

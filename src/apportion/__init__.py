@@ -15,6 +15,8 @@ _PUBLIC = {
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
     "Source": "apportion.program.source:Source",
     "graph_of": "apportion.program:graph_of",
+    "together": "apportion.device.together:together",
+    "LocalMemory": "apportion.device.base:LocalMemory",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
     "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
     "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
+    "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
     "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
     "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
     "doctor": ("apportion.cli.doctor:doctor", "Say what is installed, what is found, and what is missing."),

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Everything at rest: labelled graphs, measurements, batches, and the public datasets."""

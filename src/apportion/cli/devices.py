@@ -1,0 +1,72 @@
+"""`apportion devices`: what kernels can run on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.cli.show import note, print_json, print_table, size_in_words
+from apportion.device.base import DeviceInfo
+from apportion.device.opencl import calibrated, described
+from apportion.device.platforms import DriverOptions
+from apportion.device.worker import Worker
+from apportion.errors import NoDevice
+
+_FLAG = Parameter(negative="")
+
+
+def devices(
+    *,
+    calibrate: Annotated[bool, _FLAG] = False,
+    pocl_instances: int | None = None,
+    threads: int | None = None,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """List every OpenCL device: what it is, what it has, how fast it was measured to be, what is wrong with
+    it.
+
+    Args:
+        calibrate: measure each device now (some seconds) and keep the results.
+        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device, else
+            one. threads: threads of each CPU device. json: print one line of JSON per device.
+    """
+    with Worker(DriverOptions(pocl_instances=pocl_instances, threads=threads)) as worker:
+        found = calibrated(worker) if calibrate else described(worker)
+    if not found:
+        raise NoDevice("No OpenCL device was found. Install one with: pip install 'apportion[opencl]'")
+    if json:
+        for info in found:
+            print_json(info)
+        return
+    columns = (
+        "id",
+        "name",
+        "driver",
+        "units",
+        "memory",
+        "host memory",
+        "copies, GB/s",
+        "kernel, GB/s",
+        "launch, µs",
+    )
+    print_table(columns, [_row(info) for info in found], right=columns[3:])
+    for info in found:
+        for fault in info.faults:
+            note(f"{info.id}: {fault}")
+    if not calibrate and any(info.calibration is None for info in found):
+        note("Speeds are measured with: apportion devices --calibrate")
+
+
+def _row(info: DeviceInfo) -> tuple[str, ...]:
+    speeds = ("", "", "")
+    if (measured := info.calibration) is not None:
+        speeds = (
+            f"{measured.to_device / 1e9:.1f} / {measured.from_device / 1e9:.1f}",
+            f"{measured.memory / 1e9:.1f}",
+            f"{measured.launch_seconds * 1e6:.0f}",
+        )
+    return (
+        info.id, info.name, f"{info.platform} {info.driver}", str(info.compute_units),
+        size_in_words(info.memory_bytes), "shared" if info.shares_memory else "copied", *speeds,
+    )  # fmt: skip

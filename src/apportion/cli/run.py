@@ -1,0 +1,152 @@
+"""`apportion run`: an OpenCL kernel on several devices at once, checked, beside each device alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.cli.show import note, print_json, print_table
+from apportion.device import report as reports
+from apportion.device.arguments import arguments_for, save
+from apportion.device.base import Limits
+from apportion.device.compare import Comparison, compare
+from apportion.device.platforms import DriverOptions
+from apportion.device.together import Together
+from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.program.bounds import NDRange
+from apportion.program.compile import CompileOptions
+
+_LIST = Parameter(negative="")
+_FLAG = Parameter(negative="")
+
+
+def run(
+    source: Path,
+    *,
+    global_size: Annotated[str, Parameter(name=["--global-size", "-n"])],
+    local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
+    kernel: str | None = None,
+    arg: Annotated[tuple[str, ...], _LIST] = (),
+    out: Annotated[tuple[str, ...], _LIST] = (),
+    split: str = "auto",
+    devices: str | None = None,
+    merge: Annotated[tuple[str, ...], _LIST] = (),
+    repeat: int = 3,
+    seed: int = 0,
+    trust: Annotated[bool, _FLAG] = False,
+    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
+    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
+    std: str | None = None,
+    seconds: float = 60.0,
+    threads: int | None = None,
+    json: Annotated[bool, _FLAG] = False,
+    report: Path | None = None,
+) -> None:
+    """Split a kernel's range between devices, run it on all at once, merge, check, and compare.
+
+    Args:
+        source: a file of OpenCL C.
+        global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
+        local_size: work-items of a work-group, likewise; chosen when not given.
+        kernel: the kernel's name, where the file has several.
+        arg: `x=float32[N]`, `x=data.npy`, `n=3.5` or `t=local:1024`; what is not given is made up.
+        out: `y=result.npy`: write an array after the run.
+        split: auto, dynamic, static, even, oracle, the name of a device, or the share of the first device.
+        devices: ids of the devices to use, with commas between them; all when not given.
+        merge: `y=sum`: how results of an argument are put together, where you know better than the analysis.
+        repeat: timed runs; the median is told.
+        seed: of the arrays that are made up.
+        trust: do not compare the first run with one device's.
+        define: a macro, NAME or NAME=VALUE.
+        include: a folder of headers.
+        std: the version of OpenCL C, such as CL1.2.
+        seconds: the deadline of each launch.
+        threads: threads of each CPU device.
+        json: print one line of JSON.
+        report: write an HTML page with the curve of cuts.
+    """
+    merges = dict(_pair(text, "--merge y=sum") for text in merge)
+    outputs = [_pair(text, "--out y=result.npy") for text in out]
+    with Together(
+        source,
+        kernel,
+        devices.split(",") if devices else None,
+        policy=_policy(split),
+        merges=merges,
+        trust=trust,
+        compile=CompileOptions(standard=std, defines=define, include_paths=include),
+        limits=Limits(seconds=seconds),
+        drivers=DriverOptions(threads=threads),
+    ) as shared:
+        shape = _sizes(global_size, "--global-size")
+        local = _sizes(local_size, "--local-size") if local_size is not None else shared.local_size(shape)
+        values = arguments_for(shared.signature, shared.access, NDRange(shape, local), arg, seed=seed)
+        bound = shared.bind(*values.values(), global_size=shape, local_size=local)
+        for name, _ in outputs:
+            shared.signature.argument(name)
+        comparison = compare(bound, shared.policy, repeats=repeat, cuts=report is not None)
+        bound.binding.give_back()
+        for name, path in outputs:
+            save(Path(path), name, values)
+        if report is not None:
+            _write(report, reports.page(comparison, shared.devices))
+        if json:
+            print_json(
+                comparison.execution.as_json()
+                | {"kernel": comparison.kernel, "repeats": comparison.milliseconds}
+            )
+        else:
+            _print(comparison, {info.id: info.name for info in shared.devices})
+
+
+def _print(comparison: Comparison, names: dict[str, str]) -> None:
+    execution = comparison.execution
+    print_table(
+        ("device", "share", "alone, ms", "name"),
+        [
+            (
+                device,
+                f"{execution.split.get(device, 0):.1%}",
+                f"{execution.alone[device] * 1e3:.3f}" if device in execution.alone else "",
+                name,
+            )
+            for device, name in names.items()
+        ],
+        title=f"{comparison.kernel}: {execution.seconds * 1e3:.3f} ms",
+        right=("share", "alone, ms"),
+    )
+    if execution.merge:
+        print_table(("argument", "merge"), execution.merge.items())
+    note(f"Policy {execution.policy}: {execution.reason}.")
+    note(f"Verified: {'yes' if execution.verified else 'no'}. Conflicts: {execution.conflicts}.")
+    if comparison.speedup is not None:
+        note(f"{comparison.speedup:.2f} times the speed of the best device alone.")
+
+
+def _policy(split: str) -> str:
+    return "feedback" if split == "auto" else split
+
+
+def _pair(text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise InvalidSetting(f"Write it like {example}, not {text!r}")
+    return name, value
+
+
+def _sizes(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise InvalidSetting(
+            f"{option} must be a number, or two or three with commas between, not {text!r}"
+        ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error

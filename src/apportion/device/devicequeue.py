@@ -1,0 +1,188 @@
+"""One OpenCL device inside a worker process: its context, its programs, its buffers, its thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from apportion.device import memory
+from apportion.device.base import Calibration, DeviceInfo
+from apportion.device.plan import Build
+from apportion.device.staging import WORTH_IT, Staging
+from apportion.errors import CompileError, LaunchFailed
+from apportion.program.bounds import Interval
+
+Bytes = NDArray[np.uint8]
+_READ_WRITE = cl.mem_flags.READ_WRITE
+
+
+class Queue:
+    """One device: its context, its programs, its buffers and the thread that talks to it.
+
+    A thread of its own, since waiting for one device must not keep another from being fed; and Intel's
+    runtime with one worker computes in the thread that waits.
+    """
+
+    def __init__(self, device: cl.Device, info: DeviceInfo) -> None:
+        self.info = info
+        self.device = device
+        self.context = cl.Context([device])
+        self.queue = cl.CommandQueue(self.context)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=info.id)
+        self.staging = Staging(self.context, self.queue)
+        self._kernels: dict[Build, cl.Kernel] = {}
+        self.shared: dict[tuple[int, int], cl.Buffer] = {}
+        self.own: dict[int, OwnBuffer] = {}
+        self.private: dict[int, Bytes] = {}
+
+    def kernel(self, build: Build) -> cl.Kernel:
+        """The compiled kernel; compiled at most once."""
+        if build not in self._kernels:
+            try:
+                program = cl.Program(self.context, build.source).build(options=build.options)
+                self._kernels[build] = cl.Kernel(program, build.kernel)
+            except cl.RuntimeError as error:
+                raise CompileError(
+                    f"The compiler of {self.info.id} ({self.info.platform}) refuses the kernel "
+                    f"{build.kernel!r}",
+                    diagnostics=str(error),
+                ) from error
+            except cl.LogicError as error:
+                raise LaunchFailed(
+                    f"There is no kernel {build.kernel!r} on {self.info.id}: {error}"
+                ) from error
+        return self._kernels[build]
+
+    def largest_group(self, build: Build) -> int:
+        """The most work-items that a work-group of this kernel may have here."""
+        return int(
+            self.kernel(build).get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.device)
+        )
+
+    def shared_buffer(self, region: int, whole: Bytes, nbytes: int) -> cl.Buffer:
+        """A buffer over memory of the host: no copy."""
+        key = (region, whole.ctypes.data)
+        if key not in self.shared:
+            flags = _READ_WRITE | cl.mem_flags.USE_HOST_PTR
+            self.shared[key] = cl.Buffer(self.context, flags, hostbuf=memory.data_of(whole, nbytes))
+        return self.shared[key]
+
+    def private_copy(self, region: int, home: Bytes, nbytes: int) -> Bytes:
+        """This device's own copy of an array in host memory, holding what the array holds now."""
+        if region not in self.private:
+            self.private[region] = memory.guarded(nbytes)
+        whole = self.private[region]
+        memory.data_of(whole, nbytes)[:] = memory.data_of(home, nbytes)
+        return whole
+
+    def own_buffer(self, region: int, nbytes: int) -> OwnBuffer:
+        """A buffer in the device's memory, with guards."""
+        if region not in self.own:
+            self.own[region] = OwnBuffer(self, nbytes)
+        return self.own[region]
+
+    def forget(self, region: int) -> None:
+        """Let go of what was made for a region."""
+        self.own.pop(region, None)
+        self.private.pop(region, None)
+        for key in [key for key in self.shared if key[0] == region]:
+            del self.shared[key]
+
+    def calibrate(self) -> Calibration:
+        """Measure: copies of 16 MiB each way, a kernel that streams, one that multiplies, an empty one."""
+        build = Build(_CALIBRATION, "stream")
+        count = 1 << 22
+        host = memory.data_of(memory.guarded(4 * count), 4 * count)
+        buffers = [cl.Buffer(self.context, _READ_WRITE, 4 * count) for _ in range(2)]
+        copies = [
+            _fastest(lambda: cl.enqueue_copy(self.queue, buffers[0], host, is_blocking=True)),
+            _fastest(lambda: cl.enqueue_copy(self.queue, host, buffers[0], is_blocking=True)),
+        ]
+        cl.enqueue_copy(self.queue, buffers[1], host, is_blocking=True)
+        stream = _fastest(lambda: self._wait(build, count, buffers[0], buffers[1]))
+        items = 1 << (18 if self.info.kind == "gpu" else 12)
+        multiply = _fastest(lambda: self._wait(Build(_CALIBRATION, "multiply"), items, buffers[0]))
+        empty = _fastest(lambda: self._wait(Build(_CALIBRATION, "empty"), 64, buffers[0]), 20)
+        return Calibration(
+            to_device=4 * count / copies[0],
+            from_device=4 * count / copies[1],
+            memory=8 * count / stream,
+            arithmetic=items * _MULTIPLY_ADDS / multiply,
+            launch_seconds=empty,
+        )
+
+    def _wait(self, build: Build, items: int, *arguments: cl.Buffer) -> None:
+        kernel = self.kernel(build)
+        kernel.set_args(*arguments)
+        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,)).wait()
+
+
+class OwnBuffer:
+    """Memory of a device for one array: a guard, the array, a guard."""
+
+    def __init__(self, queue: Queue, nbytes: int) -> None:
+        # A sub-buffer must start at a multiple of the device's alignment, which is given in bits.
+        self.front = max(memory.PAGE, queue.device.mem_base_addr_align // 8)
+        self.nbytes = nbytes
+        self.whole = cl.Buffer(queue.context, _READ_WRITE, self.front + nbytes + memory.PAGE)
+        guard = np.full(self.front + memory.PAGE, memory.CANARY, np.uint8)
+        cl.enqueue_copy(queue.queue, self.whole, guard[: self.front], is_blocking=True)
+        cl.enqueue_copy(
+            queue.queue, self.whole, guard[: memory.PAGE], dst_offset=self.front + nbytes, is_blocking=True
+        )
+        self.data = self.whole.get_sub_region(self.front, nbytes, _READ_WRITE)
+
+    def upload(self, queue: Queue, home: Bytes, part: Interval) -> None:
+        """Copy bytes of the host's array to the same place here."""
+        start, end = part
+        offset = self.front + start
+        if end - start >= WORTH_IT:
+            queue.staging.upload(self.whole, offset, home[start:end])
+        elif end > start:
+            cl.enqueue_copy(queue.queue, self.whole, home[start:end], dst_offset=offset, is_blocking=False)
+
+    def download(self, queue: Queue, home: Bytes, part: Interval) -> None:
+        """Copy bytes from here to the same place of the host's array."""
+        start, end = part
+        offset = self.front + start
+        if end - start >= WORTH_IT:
+            queue.staging.download(home[start:end], self.whole, offset)
+        elif end > start:
+            cl.enqueue_copy(queue.queue, home[start:end], self.whole, src_offset=offset, is_blocking=False)
+
+    def overrun(self, queue: Queue) -> str | None:
+        """Where the guards were broken."""
+        before, after = np.empty(memory.PAGE, np.uint8), np.empty(memory.PAGE, np.uint8)
+        cl.enqueue_copy(
+            queue.queue, before, self.whole, src_offset=self.front - memory.PAGE, is_blocking=True
+        )
+        cl.enqueue_copy(queue.queue, after, self.whole, src_offset=self.front + self.nbytes, is_blocking=True)
+        return memory.broken(before, after, self.nbytes)
+
+
+def _fastest(action: Callable[[], object], times: int = 4) -> float:
+    """Seconds of the fastest of a few calls, the first of which warms up."""
+    action()
+    best = float("inf")
+    for _ in range(times):
+        started = time.perf_counter()
+        action()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+_MULTIPLY_ADDS = 1024
+_CALIBRATION = f"""
+kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
+kernel void multiply(global float *a) {{
+    float x = get_global_id(0) * 1e-6f, y = 1.0f;
+    for (int i = 0; i < {_MULTIPLY_ADDS}; i++) y = fma(y, 0.9999f, x);
+    a[get_global_id(0)] = y;
+}}
+kernel void empty(global float *a) {{ if (get_global_id(0) == 0x7fffffff) a[0] = 1; }}
+"""

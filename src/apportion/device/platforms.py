@@ -1,0 +1,200 @@
+"""Which OpenCL drivers a worker process sees: those of the system, PoCL from pip, more PoCL instances,
+Intel's.
+
+An OpenCL loader finds drivers through a folder of `.icd` files, each naming a library. The folder made here
+holds those of the system, drivers whose library is there although nobody registered it, Intel's CPU runtime
+from pip (its own file names a path that does not exist), and copies of PoCL.
+
+A second PoCL is a copy of the library under another SONAME: with the name unchanged the dynamic linker hands
+out the instance it already has. Sub-devices and `POCL_DEVICES` are no substitute, since they share one pool
+of threads (docs/decisions/0004-co-execution.md). The copy also reads its own environment variables, so that
+each instance can have its own number of threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from apportion.errors import InvalidSetting, MissingPackage, UnreadableFile
+from apportion.settings import cache_folder
+
+_OWN_VARIABLES = (b"POCL_MAX_PTHREAD_COUNT", b"POCL_AFFINITY")
+"Environment variables that a copy of PoCL reads under another name: the last letter becomes its number."
+
+_UNREGISTERED = (
+    "/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1", "/usr/lib64/libnvidia-opencl.so.1",
+    "/usr/lib/aarch64-linux-gnu/libnvidia-opencl.so.1", "/usr/lib/libnvidia-opencl.so.1",
+    "/usr/local/nvidia/lib64/libnvidia-opencl.so.1", "/usr/local/cuda/compat/libnvidia-opencl.so.1",
+    "/usr/lib/wsl/lib/libnvidia-opencl.so.1", "/opt/rocm/lib/libamdocl64.so",
+    "/opt/rocm/opencl/lib/libamdocl64.so",
+    "/usr/lib/x86_64-linux-gnu/intel-opencl/libigdrcl.so", "/usr/lib64/intel-opencl/libigdrcl.so",
+)  # fmt: skip
+"Drivers that containers often bring without an `.icd` file."
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """Which drivers to offer."""
+
+    pocl_instances: int | None = None
+    "Independent PoCL devices; None: two where there is no other device, else one."
+    threads: int | None = None
+    "Threads of each CPU device; None: the processors, shared evenly between the PoCL instances."
+    vendors: bool = True
+    "Whether drivers other than PoCL's are looked for."
+    copying: tuple[str, ...] = ()
+    "Ids of CPU devices that get copies of all arrays, as a device with its own memory does."
+
+    def __post_init__(self) -> None:
+        if self.pocl_instances is not None and not 1 <= self.pocl_instances <= 9:
+            raise InvalidSetting(f"pocl_instances must lie between 1 and 9, not {self.pocl_instances}")
+        if self.threads is not None and self.threads < 1:
+            raise InvalidSetting(f"threads must be at least 1, not {self.threads}")
+
+
+DEFAULT_DRIVERS = DriverOptions()
+
+
+def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, str]:
+    """The environment of a worker process: it is read when the drivers load, so it must be set before.
+
+    Raises:
+        MissingPackage: pyopencl is not installed.
+    """
+    if find_spec("pyopencl") is None:
+        raise MissingPackage("pyopencl", "opencl", "Running kernels")
+    libraries = vendor_libraries(os.environ) if options.vendors else []
+    others = [library for library in libraries if "libpocl" not in library]
+    instances = options.pocl_instances or (1 if others else 2)
+    if instances > 1:  # copies of the wheel's PoCL; another PoCL beside them would be one more device
+        libraries = others
+    wheel = pocl_library()
+    if wheel is not None:
+        libraries += [str(pocl_copy(wheel, number)) for number in range(2, instances + 1)]
+    threads = options.threads or max(1, (os.cpu_count() or 1) // instances)
+    environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_FILENAMES"}
+    environment |= {
+        "OCL_ICD_VENDORS": str(_icd_folder(libraries)),
+        "PYOPENCL_NO_CACHE": "1",  # the drivers cache binaries themselves, and check their own versions
+        "POCL_CACHE_DIR": str(cache_folder("pocl")),
+        # Else every kernel is compiled once more for launches with an offset, which all parts but the first
+        # have.
+        "POCL_WORK_GROUP_SPECIALIZATION": "0",
+        "POCL_MAX_PTHREAD_COUNT": str(threads),
+        "APPORTION_COPYING": ",".join(options.copying),
+        "APPORTION_POCL_INSTANCES": str(instances),
+        # Intel's runtime on the CPU.
+        "CL_CONFIG_CPU_TBB_NUM_WORKERS": str(threads),
+    }
+    for number in range(2, instances + 1):
+        environment[f"POCL_MAX_PTHREAD_COUN{number}"] = str(threads)
+    return environment
+
+
+def vendor_libraries(environment: Mapping[str, str]) -> list[str]:
+    """The drivers of this machine, each once: registered ones, unregistered ones, Intel's from pip."""
+    named = environment.get("OCL_ICD_FILENAMES", "").split(":")
+    found: list[str] = []
+    for library in (*registered_libraries(environment), *named, *_UNREGISTERED, str(intel_library() or "")):
+        # A path that is not there is Intel's placeholder, or a driver that was removed.
+        there = library and ("/" not in library or Path(library).exists())
+        if there and _stem(library) not in map(_stem, found) and "pyopencl/.libs" not in library:
+            found.append(library)
+    return found
+
+
+def registered_libraries(environment: Mapping[str, str]) -> list[str]:
+    """What the system's `.icd` files (or those of `OCL_ICD_VENDORS`) name."""
+    place = Path(environment.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
+    files = [place] if place.suffix == ".icd" else sorted(place.glob("*.icd"))
+    found = []
+    for file in files:
+        with suppress(OSError):
+            found.append(file.read_text().strip())
+    return found
+
+
+def pocl_library() -> Path | None:
+    """PoCL as pip installs it: inside pyopencl's own folder, where pyopencl's loader looks."""
+    spec = find_spec("pyopencl")
+    if spec is None or spec.origin is None:
+        return None
+    found = sorted(Path(spec.origin).parent.glob(".libs/libpocl*.so*"))
+    return found[0] if found else None
+
+
+def intel_library() -> Path | None:
+    """Intel's CPU runtime as pip installs it (`intel-opencl-rt` with `intel-cmplr-lib-rt`)."""
+    for base in {sysconfig.get_path("data"), sys.prefix}:
+        library = Path(base) / "lib" / "libintelocl.so"
+        if library.exists():
+            return library
+    return None
+
+
+def pocl_copy(library: Path, number: int) -> Path:
+    """An independent instance of PoCL: a copy under another SONAME, made once and kept in the cache.
+
+    Raises:
+        UnreadableFile: the library does not hold its own name, so that it cannot be renamed.
+    """
+    name = library.name.encode()
+    digest = hashlib.sha256(
+        f"{library.resolve()}:{library.stat().st_size}:{library.stat().st_mtime_ns}".encode()
+    )
+    root = cache_folder("drivers", f"pocl{number}-{digest.hexdigest()[:12]}")
+    # PoCL finds its own files, and hwloc, by this path relative to itself.
+    folder = root / "pyopencl" / ".libs"
+    new_name = (
+        name[:-4] + f"{number}".encode() + name[-3:]
+        if name.endswith(b".so")
+        else name[:-1] + str(number).encode()
+    )
+    copy = folder / new_name.decode()
+    if copy.exists():
+        return copy
+    data = library.read_bytes()
+    if name + b"\0" not in data:
+        raise UnreadableFile(
+            f"{library} does not hold its own name; a second PoCL instance cannot be made of it"
+        )
+    data = data.replace(name + b"\0", new_name + b"\0")
+    for variable in _OWN_VARIABLES:
+        data = data.replace(variable + b"\0", variable[:-1] + str(number).encode() + b"\0")
+    folder.mkdir(parents=True, exist_ok=True)
+    (root / "pocl_binary_distribution").mkdir(exist_ok=True)
+    link = root / "pocl_binary_distribution" / ".libs"
+    if not link.is_symlink():
+        link.symlink_to(library.parents[2] / "pocl_binary_distribution" / ".libs")
+    _write_whole(copy, data)
+    return copy
+
+
+def _icd_folder(libraries: Iterable[str]) -> Path:
+    """A folder of `.icd` files that names these libraries, in this order."""
+    names = list(dict.fromkeys(libraries))
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+    folder = cache_folder("drivers", f"vendors-{digest}")
+    for position, library in enumerate(names):
+        _write_whole(folder / f"{position:02d}.icd", f"{library}\n".encode())
+    return folder
+
+
+def _stem(library: str) -> str:
+    """`/usr/lib/libnvidia-opencl.so.1` → `libnvidia-opencl`: one driver lies at several paths."""
+    return Path(library).name.split(".so")[0]
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that another process never sees half."""
+    part = path.with_suffix(f".part{os.getpid()}")
+    part.write_bytes(data)
+    part.rename(path)

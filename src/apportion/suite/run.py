@@ -1,0 +1,89 @@
+"""Running the suite: problems verified against NumPy and timed, on each device alone and on all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from apportion.device.bound import BoundKernel, Execution
+from apportion.device.compare import compare
+from apportion.device.together import Together
+from apportion.device.worker import Worker
+from apportion.errors import ApportionError
+from apportion.suite.base import Instance, Problem
+
+TOGETHER = "together"
+"The name under which all devices at once are reported."
+
+
+@dataclass(frozen=True)
+class Result:
+    """One problem on one device, or on all together."""
+
+    problem: str
+    device: str
+    milliseconds: float | None
+    "The median over repeats, of all launches of the problem; None when it failed."
+    verified: bool
+    said: str = ""
+    "What went wrong; for all devices together, how results were merged."
+    shares: tuple[tuple[str, float], ...] = ()
+
+
+def run_suite(
+    problems: Iterable[Problem],
+    worker: Worker,
+    *,
+    devices: Sequence[str] | None = None,
+    small: bool = False,
+    repeats: int = 3,
+    seed: int = 0,
+) -> Iterator[Result]:
+    """Verify and time problems; a problem that fails is reported, and the next one is run.
+
+    Args:
+        devices: ids of the devices; None for all.
+        small: instances for tests, not for timing.
+    """
+    names = list(devices) if devices is not None else [info.id for info in worker.devices()]
+    for problem in problems:
+        instance = problem.instance(problem.small if small else None, seed=seed)
+        for chosen in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
+            device = chosen[0] if len(chosen) == 1 else TOGETHER
+            try:
+                yield _result(problem, instance, worker, chosen, device, repeats)
+            except ApportionError as error:
+                yield Result(problem.name, device, None, verified=False, said=str(error))
+
+
+def _result(
+    problem: Problem, instance: Instance, worker: Worker, devices: list[str], device: str, repeats: int
+) -> Result:
+    arrays: dict[str, NDArray[Any]] = instance.fresh()
+    milliseconds = 0.0
+    merges: dict[str, str] = {}
+    shares: tuple[tuple[str, float], ...] = ()
+    for stage in instance.stages:
+        # The reference below verifies more than another run could.
+        with Together(problem.source(), stage.kernel, devices, worker=worker, trust=True) as kernel:
+            bound = kernel.bind(
+                *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
+            )
+            comparison = compare(bound, "feedback", repeats=repeats)
+            milliseconds += comparison.execution.seconds * 1e3
+            if len(devices) > 1:
+                shares = tuple(comparison.execution.split.items())
+                merges |= _shared(bound).merge
+            bound.binding.give_back()
+    wrong = problem.verify(instance.expected, arrays)
+    said = wrong or ", ".join(f"{name}: {merge}" for name, merge in merges.items() if merge != "none")
+    return Result(problem.name, device, milliseconds, wrong is None, said, shares)
+
+
+def _shared(bound: BoundKernel) -> Execution:
+    """Leave the result of a shared launch, also where one device is faster: it is what must be verified."""
+    bound.binding.restore()
+    return bound.run("feedback" if bound.case.obstacle else "even")

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apportion.cli import main
+
+pytest.importorskip("pyopencl")
+
+
+def _done(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert not stopped.value.code
+
+
+def test_every_device_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _done(["devices", "--json", "--pocl-instances", "2"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    cpus = [line for line in lines if line["kind"] == "cpu"]
+    assert [line["id"] for line in cpus][:2] == ["cpu", "cpu2"]
+    assert all(line["shares_memory"] and line["compute_units"] >= 1 and line["driver"] for line in cpus)
+
+
+def test_calibration_is_measured_shown_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    _done(["devices", "--calibrate", "--json", "--pocl-instances", "1", "--threads", "1"])
+    measured = json.loads(capsys.readouterr().out.splitlines()[0])["calibration"]
+    assert set(measured) == {"to_device", "from_device", "memory", "arithmetic", "launch_seconds"}
+    assert all(value > 0 for value in measured.values())
+    _done(["devices", "--json", "--pocl-instances", "1", "--threads", "1"])
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["calibration"] == measured
+
+
+def test_the_table_names_devices_on_stdout_and_faults_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    _done(["devices", "--pocl-instances", "1"])
+    said = capsys.readouterr()
+    assert "Portable Computing Language" in said.out
+    assert "miscompile" in said.err

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apportion.cli import main
+
+pytest.importorskip("pyopencl")
+pytest.importorskip("ziglang")
+
+SOURCE = """
+kernel void scale(global const float *x, global float *y, float a, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = a * x[i];
+}
+kernel void past(global int *y) { y[get_global_id(0) + 1] = 1; }
+"""
+
+
+def _done(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert not stopped.value.code
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "scale.cl"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_a_run_prints_the_promised_keys_and_writes_its_results(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.arange(512, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    _done(
+        ["run", str(file), "--kernel", "scale", "--global-size", "512", "--local-size", "32", "--json",
+         "--devices", "cpu,cpu2", "--split", "0.25", "--repeat", "2", "--arg", f"x={tmp_path / 'x.npy'}",
+         "--arg", "a=2.5", "--arg", "y=float32[N]", "--out", f"y={tmp_path / 'y.npy'}",
+         "--report", str(tmp_path / "report.html")]
+    )  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert {
+        "policy", "split", "milliseconds", "alone", "verified", "merge", "conflicts", "reason",
+    } <= set(said)  # fmt: skip
+    assert said["split"] == {"cpu": 0.25, "cpu2": 0.75}
+    assert set(said["alone"]) == {"cpu", "cpu2"}
+    assert (said["verified"], said["merge"], said["conflicts"]) == (True, {"y": "slice"}, 0)
+    assert np.load(tmp_path / "y.npy").tolist() == (2.5 * x).tolist()
+    page = (tmp_path / "report.html").read_text()
+    assert "scale on cpu, cpu2" in page
+    assert "<polyline" in page
+    assert "http" not in page  # it needs nothing else
+
+
+def test_a_table_for_people_names_every_device(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _done(
+        [
+            "run",
+            str(file),
+            "--kernel",
+            "scale",
+            "-n",
+            "512",
+            "--devices",
+            "cpu,cpu2",
+            "--trust",
+            "--repeat",
+            "1",
+        ]
+    )
+    said = capsys.readouterr()
+    assert "cpu2" in said.out
+    assert "Verified: no. Conflicts: 0." in said.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--kernel", "past", "-n", "64"], "wrote out of bounds"),
+        (["--kernel", "scale", "-n", "many"], "--global-size must be a number, or two or three"),
+        (["--kernel", "scale", "-n", "64", "--arg", "z=1"], "No argument called 'z'"),
+        (["-n", "64"], "There are: past, scale"),
+        (["--kernel", "scale", "-n", "64", "--split", "1.5"], "A share must lie between 0 and 1, not 1.5"),
+        (["--kernel", "scale", "-n", "64", "--out", "y"], "Write it like --out y=result.npy, not 'y'"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(
+    more: list[str], message: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", str(file), *more])
+    assert stopped.value.code == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
