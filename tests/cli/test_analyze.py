@@ -58,7 +58,7 @@ def test_one_root_in_json(analyze, program):
     assert json.loads(out) == {
         "analysis": "liveness",
         "eligible": [1, 2, 4, 5, 6],
-        "runs": [[2, 3, 3, [7, 10, 11]]],
+        "runs": [[2, 2, 3, [7, 10, 11]]],
     }
 
 
@@ -228,3 +228,19 @@ def test_too_many_labels_are_refused_before_they_are_made(analyze, tmp_path):
         "Take fewer: --roots sample:10\n"
     )
     assert analyze(path, "--analysis", "dominance", "--roots", "sample:2", "--json")[0] == 0
+
+
+def test_a_network_answers_beside_the_analysis(analyze, program):
+    status, out, err = analyze(program, "--analysis", "reachability", "--root", 2, "--learned", "--json")
+    found = json.loads(out)
+    assert (status, err, found["trained_on"]) == (0, "", "reference")
+    (run,) = found["runs"]
+    assert run["labelled"] == run["learned"] == [2, 4, 5, 6, 8]
+    assert run["f1"] == 1.0
+
+
+def test_a_network_that_learnt_other_labels_says_so(analyze, program):
+    status, out, err = analyze(program, "--analysis", "dominance", "--root", 2, "--learned")
+    assert status == 0
+    assert "beside what a network says" in out
+    assert "has learnt the labels of --mode reference" in err

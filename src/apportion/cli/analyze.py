@@ -12,6 +12,7 @@ import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
+from apportion.advise.dataflow import labels_of, run_learned
 from apportion.cli.show import note, print_table
 from apportion.errors import AnalysisError, InvalidSetting, UnknownName
 from apportion.program import draw, graph_of
@@ -47,6 +48,7 @@ def analyze(
     roots: str | None = None,
     seed: int = 0,
     mode: Mode = "exact",
+    learned: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     function: str | None = None,
@@ -65,6 +67,7 @@ def analyze(
         roots: Several: `all`, `sample:N` (drawn with the seed), or numbers such as `3,17,20`.
         seed: Draws the same sample again.
         mode: The textbook analysis (exact), or that of ProGraML 0.3.2 with its faults (reference).
+        learned: Also ask the network that is shipped for this analysis, and tell how far it agrees.
         json: Print one JSON object: analysis, eligible, and runs of [root, steps, active, [labelled nodes]];
             where the reference gives up, its error takes the place of steps.
         out: Draw the graph here with the root and the labelled nodes coloured: .svg, .html or .dot.
@@ -78,6 +81,9 @@ def analyze(
     chosen = _chosen(graph, analysis, root, roots, seed, mode, eligible)
     if out is not None:
         _draw(graph, analysis, mode, chosen, out, title=str(file))
+    if learned:
+        _print_learned(graph, analysis, chosen, mode, json)
+        return 0
     runs = _runs(graph, analysis, chosen, mode)
     if json:
         _print_json(analysis, eligible, runs)
@@ -179,6 +185,36 @@ def _print_table(graph: ProgramGraph, title: str, runs: Iterator[Row]) -> None:
         title=title,
         right=("root", "steps", "active"),
     )
+
+
+def _print_learned(
+    graph: ProgramGraph, analysis: str, roots: NDArray[np.int64], mode: Mode, json: bool
+) -> None:
+    """The analysis' labels and the network's side by side."""
+    trained_on = labels_of(analysis)
+    rows, objects = [], []
+    for exact, guess in zip(
+        _runs(graph, analysis, roots, mode), run_learned(graph, analysis, roots), strict=True
+    ):
+        root, steps, active, labelled, error = exact
+        said = np.flatnonzero(guess.labels).tolist()
+        truth = set(labelled)
+        right = len(truth & set(said))
+        f1 = 2 * right / (len(truth) + len(said)) if truth or said else 1.0
+        objects.append(
+            {"root": root, "steps": error or steps, "labelled": labelled, "learned": said, "f1": f1}
+        )
+        missed, wrong = len(truth) - right, len(said) - right
+        rows.append(
+            (root, error or f"{steps:,}", f"{active:,}", f"{len(said):,}", missed, wrong, f"{f1:.3f}")
+        )
+    if json:
+        print(dumps({"analysis": analysis, "mode": mode, "trained_on": trained_on, "runs": objects}))
+        return
+    columns = ("root", "steps", "labels", "learned", "missed", "wrong", "F1")
+    print_table(columns, rows, title=f"{analysis}, {mode}, beside what a network says", right=columns)
+    if trained_on != mode:
+        note(f"The network has learnt the labels of --mode {trained_on}, which differ from {mode}'s.")
 
 
 def _draw(

@@ -117,6 +117,12 @@ class Vocabulary:
         return cls(tuple(rows), counts, tuple(cumulative for _, cumulative in rows.values()))
 
     @classmethod
+    def numbered(cls, texts: Iterable[str]) -> Vocabulary:
+        """These texts in this order, as a trained model has them; how often they occurred is not known."""
+        ordered = tuple(texts)
+        return cls(ordered, (0,) * len(ordered), (0.0,) * len(ordered))
+
+    @classmethod
     def of(cls, graphs: Iterable[ProgramGraph]) -> Vocabulary:
         """Every text of these graphs, most frequent first, equally frequent ones in alphabetical order."""
         tally: Counter[str] = Counter()
