@@ -1,7 +1,7 @@
 """The reference implementation (`programl` 0.3.2), fetched and made to run: the peer of the graph benchmark.
 
-Its wheel carries `llvm2graph-10`, which wants `libtinfo.so.5`, a library that distributions no longer have. It
-calls four functions of it, to ask whether a terminal has colours; a stand-in that says no is all it needs.
+Its wheel carries `llvm2graph-10`, which wants `libtinfo.so.5`, a library that distributions no longer have.
+It calls four functions of it, to ask whether a terminal has colours; a stand-in that says no is all it needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSIONS = "NCURSES_TINFO_5.0.19991023 { setupterm; set_curterm; del_curterm; ti
 
 
 def llvm2graph() -> Path | None:
-    """The reference's `llvm2graph-10`, ready to run; None where it cannot be had (no network, no compiler)."""
+    """The reference's `llvm2graph-10`, ready to run; None where it cannot be had."""
     folder = cache_folder("reference")
     binary = folder / "llvm2graph-10"
     if not binary.exists() and not _fetched(folder):

@@ -19,7 +19,7 @@ _PUBLIC = {
     "LocalMemory": "apportion.device.base:LocalMemory",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 (the names are the keys of a dict of strings)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,9 @@ T = TypeVar("T")
 def cache_folder(*parts: str) -> Path:
     """A folder for what can be made again: `$APPORTION_CACHE`, else the user's cache; made when missing."""
     root = os.environ.get("APPORTION_CACHE")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "apportion"
+    base = (
+        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "apportion"
+    )
     folder = base.joinpath(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)

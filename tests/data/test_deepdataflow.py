@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from apportion.data.columns import SPLITS
-from apportion.data.published import datasets, deepdataflow, wire
+from apportion.data.published import datasets, deepdataflow
 from apportion.errors import MalformedInput, UnreadableFile
+from apportion.program import wire
 from apportion.program.analysis import analyses, eligible_roots, run
 from apportion.program.graph import ProgramGraph
 from apportion.program.llvm import graph_of_ir

@@ -102,9 +102,9 @@ def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negati
     print(f"Open {out / 'graph.html'} in a browser to look at the graph.")
 
 
+_SAID = ("kernel", "nodes", "edges", "file", "picture", "page")
+"What a person wants of a step; the rest is in the summary above, and in --json."
+
+
 def _words(found: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in found.items()
-        if key not in ("step", "seconds") and value != 0
-    )
+    return ", ".join(f"{key} {found[key]}" for key in _SAID if key in found)
