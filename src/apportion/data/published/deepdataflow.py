@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from apportion.data.assembly import assemble
 from apportion.data.columns import SPLITS
-from apportion.data.published import wire
 from apportion.data.shards import FileResult, LabelledGraph, held, read_keys, write_shards
 from apportion.data.store import DataflowStore
 from apportion.errors import ApportionError, InvalidGraph, MalformedInput, UnreadableFile
+from apportion.program import wire
 from apportion.program.analysis import AnalysisRun, analyses
 from apportion.program.graph import NO_TEXT, Function, Module, ProgramGraph, StringTable
 from apportion.program.vocabulary import Vocabulary

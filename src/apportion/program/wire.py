@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as program graphs need it: fields in, fields out.
+"""The wire format of protocol buffers, as far as program graphs and HLO need it: fields in, fields out.
 
 A message is a sequence of fields, each a number, a type and a value. Which numbers mean what is the business
 of the reader; fields that it does not know are passed over, as the format intends.
