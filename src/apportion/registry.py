@@ -24,7 +24,9 @@ class Registry:
         extras: name → the extra that installs what the entry needs.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, str], extras: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], extras: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
         self._entries = dict(entries)
         self._extras = dict(extras or {})
