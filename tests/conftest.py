@@ -24,6 +24,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run side by side inherit a COLUMNS from their runner, which would fold the tables they read."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Third-party data beside the checkout; it is never copied into it."""

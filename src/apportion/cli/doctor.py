@@ -28,6 +28,7 @@ PURPOSES = {
     "compile": "compiling C, C++ and OpenCL C",
     "bitcode": "reading LLVM bitcode",
     "opencl": "running kernels on OpenCL devices",
+    "intel": "running kernels on Intel's own CPU driver",
     "torch": "learning with neural networks",
     "pyg": "handing graphs to PyTorch Geometric",
     "networkx": "handing graphs to NetworkX",
