@@ -91,6 +91,11 @@ def test_an_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
         Source.read(written(tmp_path, "a.cl", data))
 
 
+def test_an_empty_module_of_ir_is_a_module(tmp_path: Path) -> None:
+    (tmp_path / "a.ll").write_bytes(b"")
+    assert Source.read(tmp_path / "a.ll").text == ""
+
+
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match=r"a\.c is a binary file, not c source$"):
         Source.read(written(tmp_path, "a.c", b"\x7fELF\x02\x01\x01\x00\x00"))

@@ -63,7 +63,8 @@ class Source:
             raise InvalidSetting(
                 f"A source in {self.language!r} cannot be {kind}: bitcode is bytes, the rest str"
             )
-        if not self.text.strip():
+        # A module with nothing in it is LLVM IR, and its graph is the root alone; a kernel file is a mistake.
+        if self.language != "llvm" and not self.text.strip():
             raise MalformedInput("the file is empty", file=self.name)
         if isinstance(self.text, bytes) and not is_bitcode(self.text):
             raise MalformedInput("this is not LLVM bitcode: it does not begin with 'BC'", file=self.name)
