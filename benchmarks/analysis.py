@@ -302,6 +302,10 @@ def print_all_roots() -> None:
                 print(f"  {mode:9} {name:15} {time.process_time() - start:7.2f} s  {done:,} roots")
 
 
-if __name__ == "__main__":
+def main() -> None:
     print_ratios()
     print_all_roots()
+
+
+if __name__ == "__main__":
+    main()
