@@ -286,6 +286,14 @@ void ModuleReader::trailing() {
     }
 }
 
+// Past the comma before one more operand; false, and nothing passed, at the end or before an attachment.
+bool ModuleReader::another_operand() {
+    const char* before = c.p;
+    if (c.eat(',') && !c.at('!')) return true;
+    c.p = before;
+    return false;
+}
+
 void ModuleReader::memory_order(View opcode) {
     c.skip_blanks();
     if (c.eat_word("syncscope")) { c.need('('); c.string(); c.need(')'); }
@@ -527,13 +535,7 @@ void ModuleReader::instruction() {
                 source = types[pointer].element;
             } else if (source == NO_TYPE) c.fail_at(start, "expected ',' after the type of the address");
             TypeId shape = base;
-            for (;;) {
-                const char* before = c.p;
-                c.skip_space();
-                if (*c.p != ',') { c.p = before; break; }
-                ++c.p;
-                c.skip_space();
-                if (*c.p == '!') { c.p = before; break; }
+            while (another_operand()) {
                 c.eat_word("inrange");
                 operands.push_back(typed_value());
                 Kind kind = types[operands.back().type].kind;
@@ -580,13 +582,7 @@ void ModuleReader::instruction() {
                 c.fail_at(start, "'" + types[type].printed + "' cannot be allocated");
             Operand count{Operand::Role::Constant, types.integer(32), -1};
             uint64_t space = 0;
-            for (;;) {
-                const char* before = c.p;
-                c.skip_space();
-                if (*c.p != ',') { c.p = before; break; }
-                ++c.p;
-                c.skip_space();
-                if (*c.p == '!') { c.p = before; break; }
+            while (another_operand()) {
                 View next = c.peek_word();
                 if (next == "align") { c.word(); alignment(); }
                 else if (next == "addrspace") space = TypeTable::address_space(c);
@@ -603,7 +599,7 @@ void ModuleReader::instruction() {
         case Form::Phi: {
             flags();
             TypeId type = types.parse(c);
-            for (;;) {
+            do {
                 c.need('[');
                 operands.push_back(value(type));
                 comma();
@@ -614,13 +610,7 @@ void ModuleReader::instruction() {
                     c.fail_at(where, "'" + symbol.name.printed('%') + "' is not a basic block");
                 if (symbol.role == Symbol::Role::Unknown) symbol.content = -2;
                 c.need(']');
-                const char* before = c.p;
-                c.skip_space();
-                if (*c.p != ',') { c.p = before; break; }
-                ++c.p;
-                c.skip_space();
-                if (*c.p != '[') { c.p = before; break; }
-            }
+            } while (another_operand());
             gives(type);
             break;
         }
@@ -691,13 +681,7 @@ void ModuleReader::instruction() {
             if (entry->form == Form::InsertValue) { comma(); operands.push_back(typed_value()); }
             TypeId type = operands[0].type;
             size_t indices = 0;
-            for (;;) {
-                const char* before = c.p;
-                c.skip_space();
-                if (*c.p != ',') { c.p = before; break; }
-                ++c.p;
-                c.skip_space();
-                if (*c.p == '!') { c.p = before; break; }
+            while (another_operand()) {
                 uint64_t index = c.number();
                 ++indices;
                 if (type == NO_TYPE) continue;

@@ -134,6 +134,7 @@ class ModuleReader {
     int32_t label();
     void call(bool invoke, bool callbr);
     void bundles();
+    bool another_operand();
     void memory_order(View opcode);
     TypeId element_at(TypeId type, const std::vector<Operand>& indices, size_t from);
     TypeId same_shape(TypeId shape, TypeId element);
