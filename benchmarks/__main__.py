@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("graphs", "analysis", "forward")
+BENCHMARKS = ("graphs", "analysis", "forward", "configurations")
 
 
 def main(names: list[str]) -> None:

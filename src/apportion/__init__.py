@@ -15,6 +15,7 @@ _PUBLIC = {
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
     "Source": "apportion.program.source:Source",
     "graph_of": "apportion.program:graph_of",
+    "predict": "apportion.advise.predictor:predict",
     "together": "apportion.device.together:together",
     "LocalMemory": "apportion.device.base:LocalMemory",
 }

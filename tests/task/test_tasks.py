@@ -44,6 +44,23 @@ class TestSubexpressions(TaskChecks):
     task = tasks.load("subexpressions")
 
 
+class TestConfigRanking(TaskChecks):
+    task = tasks.load("config_ranking")
+
+    def test_a_perfect_answer_has_the_best_score_and_its_opposite_does_not(self) -> None:
+        runtime = np.array([4, 2, 9, 2, 7])
+        assert self.task.metrics["tau_b"](runtime, runtime) == 1.0
+        assert self.task.metrics["tau_b"](runtime, -runtime) == -1.0
+
+
+class TestDeviceMapping(TaskChecks):
+    task = tasks.load("device-mapping")
+
+
+class TestLoadBalance(TaskChecks):
+    task = tasks.load("load-balance")
+
+
 def test_every_task_of_the_table_is_checked_above() -> None:
     checked = {check.task.name for check in TaskChecks.__subclasses__()}
     assert checked == set(tasks)

@@ -27,6 +27,10 @@ COMMANDS = {
     "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
     "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
     "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
+    "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
+    "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
+    "reproduce": ("apportion.cli.reproduce:reproduce", "Make a published table again, into a results page."),
+    "predict": ("apportion.cli.predict:predict", "Say which share of a kernel's work the CPU should take."),
     "doctor": ("apportion.cli.doctor:doctor", "Say what is installed, what is found, and what is missing."),
 }
 "A verb: the function that serves it, and its line in the help (said here so that help loads no verb)."

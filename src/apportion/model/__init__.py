@@ -10,3 +10,11 @@ models = Registry(
     },
     extras={"programl": "torch"},
 )
+
+_TREES = ("extra-trees", "random-forest", "boosting", "decision-tree", "linear")
+row_models = Registry(
+    "learner",
+    {name: f"apportion.model.trees:{name.replace('-', '_')}" for name in _TREES},
+    extras=dict.fromkeys(_TREES, "trees"),
+)
+"What learns from rows of features: `(settings, rows, truth, seed) -> RowModel`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -12,7 +13,18 @@ from apportion.errors import UnknownName
 Loss = Callable[[Tensor, Tensor], Tensor]
 "Of scores (N, C) and targets (N,)."
 
-_LOSSES: dict[str, Loss] = {"cross-entropy": F.cross_entropy}
+
+def list_mle(scores: Tensor, targets: Tensor) -> Tensor:
+    """The negative log-likelihood, per place, of the order fastest first; scores (N, 1) are low for fast.
+
+    By Plackett and Luce's model each place goes to one of those left, in proportion to exp(−score).
+    """
+    ordered = -scores[torch.argsort(targets, stable=True), 0]
+    left = torch.logcumsumexp(ordered.flip(0), 0).flip(0)
+    return (left - ordered).mean()
+
+
+_LOSSES: dict[str, Loss] = {"cross-entropy": F.cross_entropy, "list-mle": list_mle}
 
 
 def loss_called(name: str) -> Loss:

@@ -97,6 +97,8 @@ def packed(values: Iterable[int]) -> bytes:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
+    if place < len(data) and data[place] < 0x80:  # most numbers have one byte
+        return data[place], place + 1
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:

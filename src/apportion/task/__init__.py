@@ -12,5 +12,8 @@ tasks = Registry(
         "datadep": f"{_DATAFLOW}:datadep",
         "liveness": f"{_DATAFLOW}:liveness",
         "subexpressions": f"{_DATAFLOW}:subexpressions",
+        "device-mapping": "apportion.task.device_mapping:device_mapping",
+        "load-balance": "apportion.task.load_balance:load_balance",
+        "config_ranking": "apportion.task.config_ranking:config_ranking",
     },
 )

@@ -4,5 +4,12 @@ from __future__ import annotations
 
 from apportion.registry import Registry
 
-datasets = Registry("dataset", {"deepdataflow": "apportion.data.published.deepdataflow:read"})
+datasets = Registry(
+    "dataset",
+    {
+        "cgo17": "apportion.data.published.cgo17:read",
+        "deepdataflow": "apportion.data.published.deepdataflow:read",
+        "tpugraphs": "apportion.data.published.tpugraphs:read",
+    },
+)
 "A published dataset: the function that reads its folder."

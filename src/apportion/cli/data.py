@@ -1,0 +1,83 @@
+"""`apportion data`: the published datasets, where they belong, and whether they are whole."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from apportion.cli.show import note, print_json, print_table
+from apportion.data.catalogue import CATALOGUE, check, dataset_called, instructions
+from apportion.data.catalogue import fetch as fetch_files
+
+data = App(name="data", help="Published datasets: what they are, where they belong, whether they are whole.")
+
+_FLAG = Parameter(negative="")
+
+
+@data.command(name="list")
+def list_datasets(*, json: Annotated[bool, _FLAG] = False) -> None:
+    """List the datasets with their origin and licence.
+
+    Args:
+        json: print one line of JSON per dataset.
+    """
+    if json:
+        for dataset in CATALOGUE.values():
+            print_json({**vars(dataset), "folder": dataset.folder})
+        return
+    rows = [(d.name, d.what, d.origin, d.licence, d.folder) for d in CATALOGUE.values()]
+    print_table(("dataset", "what", "origin", "licence", "folder"), rows)
+
+
+@data.command
+def path(dataset: str) -> None:
+    """Print the folder where a dataset's files belong; APPORTION_DATA sets the folder of all.
+
+    Args:
+        dataset: its name.
+    """
+    print(dataset_called(dataset).folder)
+
+
+@data.command(name="check")
+def check_files(dataset: str, *, folder: Path | None = None, json: Annotated[bool, _FLAG] = False) -> None:
+    """Compare a dataset's files with their checksums; exit status 1 when one is missing or wrong.
+
+    Args:
+        dataset: its name.
+        folder: where its files are, if not where they belong.
+        json: print one line of JSON per file.
+    """
+    found = check(dataset_called(dataset), folder)
+    if json:
+        for condition in found:
+            print_json({"file": condition.file.name, "path": condition.path, "state": condition.state})
+    else:
+        print_table(("file", "state", "path"), [(c.file.name, c.state, c.path) for c in found])
+    bad = [condition for condition in found if condition.state != "good"]
+    for condition in bad:
+        note(f"{condition.file.name}: {instructions(condition)}")
+    if bad:
+        sys.exit(1)
+
+
+@data.command
+def fetch(dataset: str, *, folder: Path | None = None) -> None:
+    """Download a dataset's files, going on where an earlier download stopped, and verify them.
+
+    Args:
+        dataset: its name.
+        folder: where to put them, if not where they belong.
+    """
+    left = 0
+    for condition in fetch_files(dataset_called(dataset), folder):
+        if condition.state == "good":
+            note(f"{condition.file.name}: good, at {condition.path}")
+        else:
+            left += 1
+            note(f"{condition.file.name}: by hand: {instructions(condition)}")
+    if left:
+        sys.exit(1)

@@ -1,0 +1,166 @@
+"""The datasets there are: where each comes from, its licence, its checksums, and where its files belong."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
+from apportion.settings import cache_folder
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a dataset."""
+
+    name: str
+    sha256: str
+    url: str = ""
+    "Where it can be downloaded; empty where only by hand."
+    by_hand: str = ""
+    "How to get it where there is no address."
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A published dataset."""
+
+    name: str
+    what: str
+    origin: str
+    licence: str
+    files: tuple[File, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where its files belong: `$APPORTION_DATA/NAME`, else in the cache."""
+        root = os.environ.get("APPORTION_DATA")
+        return Path(root) / self.name if root else cache_folder("data", self.name)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How a file of a dataset was found to be."""
+
+    file: File
+    path: Path
+    state: str
+    "`good`, `missing`, or `wrong checksum`."
+
+
+_CUMMINS = (
+    "https://raw.githubusercontent.com/ChrisCummins/phd/65643fa5ad6769ce4678535cd2f9f37b6a467c45/"
+    "datasets/opencl/device_mapping/"
+)
+
+CATALOGUE = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            "cgo17",
+            "680 OpenCL kernels with inputs, timed on a CPU and on an AMD and an NVIDIA GPU; LLVM IR of each",
+            "Cummins et al., End-to-end Deep Learning of Optimization Heuristics, PACT 2017; IR: IR2Vec",
+            "tables GPL-3.0; IR Apache-2.0 with LLVM exceptions",
+            (
+                File(
+                    "amd.csv",
+                    "0076271192aa9a0a7c21aa9a637e34cd4460f8e21e756215dd23ffb2ae62dc62",
+                    _CUMMINS + "amd.csv",
+                ),
+                File(
+                    "nvidia.csv",
+                    "095c1ccef333e0a65e0e70b3ebde0aef851b61528ec46496a5d1687905abd099",
+                    _CUMMINS + "nvidia.csv",
+                ),
+                File(
+                    "kernels_ir.tar.gz",
+                    "206083ce85e5b8c3046530cc2288894a2133d0de986c476f42ab71341bf98e51",
+                    by_hand="take the archive kernels_ir of the device-mapping experiment at "
+                    "https://github.com/IITH-Compilers/IR2Vec",
+                ),
+            ),
+        ),
+    )
+}
+
+
+def dataset_called(name: str) -> Dataset:
+    """The dataset of that name.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    if name not in CATALOGUE:
+        raise UnknownName("dataset", name, CATALOGUE)
+    return CATALOGUE[name]
+
+
+def check(dataset: Dataset, folder: Path | None = None) -> list[Condition]:
+    """How each file of a dataset is found."""
+    place = folder or dataset.folder
+    return [
+        Condition(file, place / file.name, _state(place / file.name, file.sha256)) for file in dataset.files
+    ]
+
+
+def fetch(dataset: Dataset, folder: Path | None = None, *, seconds: float = 30.0) -> Iterator[Condition]:
+    """Download what is missing or wrong, going on where an earlier download stopped; each file as it is done.
+
+    Raises:
+        UnreadableFile: the network, or the file there, is not to be had; the message says what to do by hand.
+        InvalidSetting: what came has another checksum than it must have; it is not kept.
+    """
+    place = folder or dataset.folder
+    for condition in check(dataset, place):
+        if condition.state != "good" and condition.file.url:
+            place.mkdir(parents=True, exist_ok=True)
+            _download(condition.file, condition.path, seconds)
+            condition = Condition(condition.file, condition.path, "good")
+        yield condition
+
+
+def instructions(condition: Condition) -> str:
+    """What a person does about a file that is not there."""
+    file = condition.file
+    way = f"download {file.url}" if file.url else file.by_hand
+    return f"{way} and put it at {condition.path} (SHA-256 {file.sha256})"
+
+
+def _state(path: Path, sha256: str) -> str:
+    if not path.is_file():
+        return "missing"
+    return "good" if _digest(path) == sha256 else "wrong checksum"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _download(file: File, path: Path, seconds: float) -> None:
+    part = path.with_name(path.name + ".part")
+    there = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(file.url, headers={"Range": f"bytes={there}-"} if there else {})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            goes_on = there and answer.status == 206
+            with part.open("ab" if goes_on else "wb") as written:
+                while chunk := answer.read(_CHUNK):
+                    written.write(chunk)
+    except (urllib.error.URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        wanted = instructions(Condition(file, path, "missing"))
+        raise UnreadableFile(
+            f"Cannot fetch {file.name} ({reason}). On a machine with a network, {wanted}."
+        ) from error
+    if _digest(part) != file.sha256:
+        part.unlink()
+        raise InvalidSetting(f"{file.url} does not have the checksum {file.sha256}; it was not kept")
+    part.replace(path)

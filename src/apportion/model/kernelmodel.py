@@ -1,0 +1,153 @@
+"""KernelModel: a forest that tells a kernel's share, with what says how sure and how familiar it is.
+
+It is read and evaluated with NumPy alone. The file is an `.npz` of plain arrays with a `.json` beside it that
+says what it is, how it was made, and the checksum of the arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.scaling import Standard
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.model.forest import Forest
+
+FLOOR = 5.0
+"Percent added to the trees' spread: no interval is scaled by nothing where all trees agree."
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Scores of rows whose application the forest had not seen: |error| / (spread of the trees + FLOOR)."""
+
+    score: Numbers  # (N,), rising
+    weight: Numbers  # (N,), 1 / rows of the application, so that each application counts as one
+
+    def quantile(self, confidence: float) -> float:
+        """The score below which a row of a new application lies with this probability.
+
+        The new application itself counts as one more that may score anything, as conformal prediction asks.
+        """
+        if not 0 < confidence < 1:
+            raise InvalidSetting(f"confidence must lie between 0 and 1, not {confidence}")
+        below = np.cumsum(self.weight) / (self.weight.sum() + 1.0)
+        place = int(np.searchsorted(below, confidence))
+        return float(self.score[place]) if place < len(self.score) else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Familiarity:
+    """How near a kernel is to those learned from, beside how near those are to each other."""
+
+    scaling: Standard
+    kernels: NDArray[np.float32]  # (K, F) scaled features of the training kernels
+    distance: Numbers  # (K,), rising: of each training kernel to the nearest of another application
+
+    def of(self, features: Numbers) -> float:
+        """The part of the training kernels that are at least this far from other applications: 1 for a kernel
+        that was learned from, 0 for one farther away than any of them."""
+        nearest = float(np.sqrt(((self.kernels - self.scaling.apply(features)) ** 2).mean(axis=1)).min())
+        # Features are kept in 32 bits, so that a kernel that was learned from is not quite at distance 0.
+        return float(np.mean(self.distance >= nearest - 1e-5))
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a model says of one launch, in percent of the work."""
+
+    share: float
+    low: float
+    high: float
+    familiarity: float
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """Everything that prediction needs."""
+
+    name: str
+    features: tuple[str, ...]
+    "Names of the columns, those of the code first, then those of the inputs."
+    forest: Forest
+    calibration: Calibration
+    familiarity: Familiarity
+    about: Mapping[str, Any]
+    "The experiment that made it."
+
+    def estimate(self, code: Numbers, inputs: Numbers, *, confidence: float) -> Estimate:
+        """The share of one launch, and the interval that holds the best one with this probability."""
+        row = np.concatenate([code, inputs])
+        if len(row) != len(self.features):
+            raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
+        trees = self.forest.each(row[None, :])[0]
+        share = float(np.clip(trees.mean(), 0, 100))
+        half = self.calibration.quantile(confidence) * (float(trees.std()) + FLOOR)
+        return Estimate(share, max(0.0, share - half), min(100.0, share + half), self.familiarity.of(code))
+
+    def save(self, folder: Path) -> Path:
+        """Write the model to `folder`; its `.npz` comes back."""
+        buffer = io.BytesIO()
+        arrays: dict[str, Any] = {
+            **self.forest.arrays(),
+            "score": self.calibration.score,
+            "weight": self.calibration.weight,
+            "mean": self.familiarity.scaling.mean,
+            "deviation": self.familiarity.scaling.deviation,
+            "kernels": self.familiarity.kernels,
+            "distance": self.familiarity.distance,
+        }
+        np.savez_compressed(buffer, **arrays)
+        data = buffer.getvalue()
+        described = {
+            "name": self.name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "made_by": dict(self.about),
+            "features": list(self.features),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}.json").write_text(json.dumps(described, indent=1) + "\n")
+        path = folder / f"{self.name}.npz"
+        path.write_bytes(data)
+        return path
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        """The model that `save` wrote.
+
+        Raises:
+            UnreadableFile: a file is missing.
+            MalformedInput: the arrays are not those that the description speaks of.
+        """
+        path = folder / f"{name}.npz"
+        try:
+            described = json.loads((folder / f"{name}.json").read_text())
+            data = path.read_bytes()
+        except OSError as error:
+            raise UnreadableFile(f"Cannot read the model {name}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != described["sha256"]:
+            raise MalformedInput("the weights do not have the checksum of their description", file=str(path))
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                kept = dict(arrays)
+        except (ValueError, zipfile.BadZipFile) as error:
+            raise MalformedInput(f"is not a file of arrays ({error})", file=str(path)) from error
+        return cls(
+            described["name"],
+            tuple(described["features"]),
+            Forest.of_arrays(kept),
+            Calibration(kept["score"], kept["weight"]),
+            Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
+            described["made_by"],
+        )

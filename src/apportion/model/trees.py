@@ -1,0 +1,136 @@
+"""Trees and lines on rows of features: extra trees, random forest, gradient boosting, one tree, linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
+from threadpoolctl import threadpool_limits
+
+from apportion.data.scaling import Standard
+from apportion.errors import InvalidSetting
+from apportion.model.forest import Forest
+from apportion.settings import convert
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RowSettings:
+    """How a learner is grown; what a kind has no use for is left at its default."""
+
+    kind: Literal["extra-trees", "random-forest", "boosting", "decision-tree", "linear"]
+    trees: int = 100
+    max_features: float = 1.0
+    "The part of the features that each split looks at."
+    leaf: int = 1
+    "The fewest rows in a leaf."
+    depth: int = 0
+    "The deepest a tree may be; 0 for any."
+    learning_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.trees < 1 or self.leaf < 1 or self.depth < 0:
+            raise InvalidSetting("trees and leaf must be at least 1, and depth must not be negative")
+        if not 0 < self.max_features <= 1:
+            raise InvalidSetting(f"max_features must lie above 0 and not above 1, not {self.max_features}")
+
+
+class RowModel:
+    """A fitted learner."""
+
+    def __init__(self, settings: RowSettings, scaling: Standard | None, fitted: Any) -> None:
+        self.settings, self.scaling, self.fitted = settings, scaling, fitted
+
+    @classmethod
+    def fit(cls, settings: RowSettings, rows: Rows, truth: Rows, *, seed: int = 0) -> RowModel:
+        """Learn numbers (N,) from rows of features (N, F)."""
+        scaling = Standard.fit(rows) if settings.kind == "linear" else None
+        learner = _learner(settings, seed)
+        # Boosting shares each small step among threads, which on a busy machine wait for each other.
+        with threadpool_limits(limits=1):
+            learner.fit(rows if scaling is None else scaling.apply(rows), truth)
+        return cls(settings, scaling, learner)
+
+    def predict(self, rows: Rows) -> Rows:
+        """(N,)."""
+        scaled = rows if self.scaling is None else self.scaling.apply(rows)
+        with threadpool_limits(limits=1):
+            return np.asarray(self.fitted.predict(scaled), np.float64)
+
+    def forest(self, check: Rows) -> Forest:
+        """The trees as arrays, found to say the same of the rows `check` as scikit-learn does.
+
+        Raises:
+            InvalidSetting: this kind of learner is not a forest, or the arrays say something else.
+        """
+        if self.settings.kind not in ("extra-trees", "random-forest"):
+            raise InvalidSetting(f"A learner of the kind {self.settings.kind!r} does not become a forest")
+        forest = _exported([tree.tree_ for tree in self.fitted.estimators_])
+        difference = float(np.abs(forest.predict(check) - self.predict(check)).max())
+        scale = float(np.abs(self.predict(check)).max()) or 1.0
+        if difference > 1e-6 * scale:
+            raise InvalidSetting(f"The exported forest differs from scikit-learn's by {difference}")
+        return forest
+
+
+def _fitter(kind: str) -> Callable[..., RowModel]:
+    def fit(settings: Mapping[str, Any], rows: Rows, truth: Rows, *, seed: int = 0) -> RowModel:
+        chosen = convert(RowSettings, {"kind": kind, **settings}, source=kind)
+        return RowModel.fit(chosen, rows, truth, seed=seed)
+
+    return fit
+
+
+extra_trees = _fitter("extra-trees")
+random_forest = _fitter("random-forest")
+boosting = _fitter("boosting")
+decision_tree = _fitter("decision-tree")
+linear = _fitter("linear")
+
+
+def _learner(settings: RowSettings, seed: int) -> Any:
+    depth = settings.depth or None
+    if settings.kind in ("extra-trees", "random-forest"):
+        grower = ExtraTreesRegressor if settings.kind == "extra-trees" else RandomForestRegressor
+        return grower(
+            settings.trees, max_features=settings.max_features, min_samples_leaf=settings.leaf,
+            max_depth=depth, random_state=seed,
+        )  # fmt: skip
+    if settings.kind == "boosting":
+        return HistGradientBoostingRegressor(
+            max_iter=settings.trees, learning_rate=settings.learning_rate, min_samples_leaf=settings.leaf,
+            max_depth=depth, max_features=settings.max_features, early_stopping=False, random_state=seed,
+        )  # fmt: skip
+    if settings.kind == "decision-tree":
+        return DecisionTreeRegressor(min_samples_leaf=settings.leaf, max_depth=depth, random_state=seed)
+    return Ridge(alpha=1e-3)
+
+
+def _exported(trees: list[Any]) -> Forest:
+    sizes = [tree.node_count for tree in trees]
+    root = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+    feature, threshold, left, right, value = [], [], [], [], []
+    for first, tree in zip(root.tolist(), trees, strict=True):
+        itself = np.arange(tree.node_count)
+        leaf = tree.children_left < 0
+        feature.append(np.where(leaf, 0, tree.feature))
+        threshold.append(np.where(leaf, 0.0, tree.threshold))
+        left.append(np.where(leaf, itself, tree.children_left) + first)
+        right.append(np.where(leaf, itself, tree.children_right) + first)
+        value.append(tree.value[:, 0, 0])
+    return Forest(
+        np.concatenate(feature).astype(np.int16),
+        np.concatenate(threshold),
+        np.concatenate(left).astype(np.int32),
+        np.concatenate(right).astype(np.int32),
+        np.concatenate(value).astype(np.float32),
+        root,
+        max(tree.max_depth for tree in trees),
+    )

@@ -1,0 +1,105 @@
+"""Kernel tables: a dataset's examples as rows of features, with their labels, times and origins."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.folds import Origins
+from apportion.data.published.cgo17 import COUNTS, read, rows_of
+from apportion.data.records import Example
+from apportion.errors import UnknownName
+from apportion.program.features import fingerprint, grewe_ratios, inputs_of, vector_of
+from apportion.program.llvm import graph_of_ir
+
+FEATURE_SETS = ("inputs", "grewe", "code", "code+published")
+"""What a learner sees.
+
+`inputs`: bytes moved and work-group size, no code. `grewe`: the four combined features of published counts.
+`code`: `program.features` of the IR, and inputs. `code+published`: those and the published counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTable:
+    """Examples of one pair of devices."""
+
+    pair: str
+    examples: tuple[Example, ...]
+    rows_published: int
+    "Rows of the dataset's table, of which `examples` are those with IR."
+    code: NDArray[np.float64]  # (N, F)
+    inputs: NDArray[np.float64]  # (N, I)
+    origins: Origins
+
+    def features(self, name: str) -> NDArray[np.float64]:
+        """(N, …): one of `FEATURE_SETS`."""
+        if name not in FEATURE_SETS:
+            raise UnknownName("set of features", name, FEATURE_SETS)
+        if name == "inputs":
+            return self.inputs
+        if name == "grewe":
+            return np.array([grewe_ratios(e.counts, e.bytes_moved, e.work_group) for e in self.examples])
+        both = np.hstack([self.code, self.inputs])
+        if name == "code":
+            return both
+        counts = [[e.counts[column] for column in COUNTS] for e in self.examples]
+        return np.hstack([both, np.log1p(np.array(counts))])
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """(N,): the CPU's share in percent."""
+        return np.array([example.cpu_share for example in self.examples])
+
+    @property
+    def to_gpu(self) -> NDArray[np.float64]:
+        """(N,): 1 where the GPU is faster."""
+        return np.array([float(example.device == "gpu") for example in self.examples])
+
+    @property
+    def times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(N,) each: on the CPU, on the GPU."""
+        return (
+            np.array([example.cpu_time for example in self.examples]),
+            np.array([example.gpu_time for example in self.examples]),
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names, labels and features: what results rest on."""
+        sum_ = hashlib.sha256()
+        for example in self.examples:
+            sum_.update(f"{example.name}|{example.cpu_time!r}|{example.gpu_time!r}\n".encode())
+        sum_.update(np.ascontiguousarray(np.hstack([self.code, self.inputs])).tobytes())
+        return sum_.hexdigest()
+
+
+def read_cgo17(folder: Path, pair: str) -> KernelTable:
+    """The CGO17 rows of a pair of devices."""
+    return table_of(pair, list(read(folder, pair)), rows_of(folder, pair))
+
+
+def table_of(pair: str, examples: Sequence[Example], rows_published: int) -> KernelTable:
+    """Examples with the features of their IR; equal IR is read once."""
+    described: dict[str, tuple[NDArray[np.float64], str]] = {}
+    for example in examples:
+        if example.ir not in described:
+            graph = graph_of_ir(example.ir, name=example.name)
+            described[example.ir] = vector_of(graph), fingerprint(graph)
+    return KernelTable(
+        pair,
+        tuple(examples),
+        rows_published,
+        np.array([described[example.ir][0] for example in examples]),
+        np.array([inputs_of(example.bytes_moved, example.work_group) for example in examples]),
+        Origins(
+            tuple(example.source for example in examples),
+            tuple(described[example.ir][1] for example in examples),
+            tuple(example.application for example in examples),
+            tuple(example.suite for example in examples),
+        ),
+    )

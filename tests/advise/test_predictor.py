@@ -1,0 +1,149 @@
+"""Prediction with the shipped models."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import apportion
+from apportion.advise.predictor import WEIGHTS, model_of, predict
+from apportion.data.published.cgo17 import PAIRS, read
+from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName
+from apportion.program.features import FEATURES, INPUTS
+from apportion.program.source import Source
+
+KERNEL = """
+declare i64 @_Z13get_global_idj(i32)
+define spir_kernel void @scale(float* %x) !kernel_arg_addr_space !0 {
+  %i = call i64 @_Z13get_global_idj(i32 0)
+  %p = getelementptr float, float* %x, i64 %i
+  %v = load float, float* %p
+  %w = fmul float %v, 2.0
+  store float %w, float* %p
+  ret void
+}
+!0 = !{i32 1}
+"""
+
+
+def source(text: str = KERNEL) -> Source:
+    return Source(text, "llvm", "scale.ll")
+
+
+def test_an_answer_has_a_share_inside_its_interval() -> None:
+    found = apportion.predict(source(), local_size=64, bytes=1 << 22)
+    assert 0 <= found.interval[0] <= found.cpu_share <= found.interval[1] <= 1
+    assert found.device == ("gpu" if found.cpu_share < 0.5 else "cpu")
+    assert found.warnings == ()
+
+
+def test_json_has_the_promised_keys_and_no_others() -> None:
+    found = predict(source(), local_size=64, bytes=1 << 22).as_json()
+    assert list(found) == [
+        "cpu_share", "interval", "confidence", "class", "device", "familiarity", "model", "milliseconds"
+    ]  # fmt: skip
+    assert list(found["milliseconds"]) == ["compile", "graph", "predict"]
+
+
+def test_device_mapping_gives_one_device_all_the_work() -> None:
+    found = predict(source(), local_size=64, bytes=1 << 22, task="device-mapping")
+    assert found.cpu_share == (0.0 if found.device == "gpu" else 1.0)
+    assert found.share_class in (0, 100)
+    assert set(found.interval) <= {0.0, 1.0}
+
+
+def test_the_two_pairs_have_models_of_their_own() -> None:
+    shares = {pair: predict(source(), local_size=64, bytes=1 << 22, pair=pair).cpu_share for pair in PAIRS}
+    assert len(set(shares.values())) == 2
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_shipped_models_know_the_features_of_this_version_and_checked_their_intervals(pair: str) -> None:
+    model = model_of(pair)
+    assert model.features == (*FEATURES, *INPUTS)
+    assert model.about["coverage"]["of_rows"] >= 0.88
+    assert model.about["coverage"]["of_applications"] >= 0.88
+    assert (WEIGHTS / f"{pair}.npz").stat().st_size < 2 << 20
+
+
+def test_impossible_sizes_pairs_tasks_and_kernels_are_said() -> None:
+    with pytest.raises(InvalidSetting, match="local_size must be 1 to 65536 work-items, not 0"):
+        predict(source(), local_size=0, bytes=1)
+    with pytest.raises(InvalidSetting, match="bytes must not be negative, not -1"):
+        predict(source(), local_size=1, bytes=-1)
+    with pytest.raises(UnknownName, match="There are: cgo17-amd, cgo17-nvidia"):
+        predict(source(), local_size=1, bytes=1, pair="h200")
+    with pytest.raises(UnknownName, match="No task called 'energy'"):
+        predict(source(), local_size=1, bytes=1, task="energy")  # type: ignore[arg-type]
+    with pytest.raises(UnknownName, match=r"No kernel called 'grow'\. There are: scale"):
+        predict(source(), local_size=1, bytes=1, kernel="grow")
+
+
+def test_several_kernels_must_be_told_apart() -> None:
+    two = KERNEL.replace("!0 = !{i32 1}", KERNEL.split("\n", 2)[2].replace("@scale", "@grow"))
+    with pytest.raises(InvalidSetting, match=r"has 2 kernels\. Name one of: scale, grow"):
+        predict(source(two), local_size=64, bytes=1)
+    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-extra-trees"
+
+
+def test_a_kernel_without_ids_and_a_module_without_kernels_are_warned_about() -> None:
+    found = predict(source("define void @f() {\n  ret void\n}\n"), local_size=64, bytes=1)
+    assert "has no OpenCL kernel" in found.warnings[0]
+    assert "never asks for a global, local or group id" in found.warnings[1]
+
+
+def test_an_empty_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "empty.ll").write_text("")
+    with pytest.raises(MalformedInput, match=r"empty\.ll: it defines no function"):
+        predict(tmp_path / "empty.ll", local_size=64, bytes=1)
+    (tmp_path / "empty.cl").write_text("\n")
+    with pytest.raises(MalformedInput, match="the file is empty"):
+        predict(tmp_path / "empty.cl", local_size=64, bytes=1)
+
+
+def test_a_kernel_of_fifty_thousand_lines_gets_an_answer_and_a_warning() -> None:
+    line = "  %a{} = fadd float %a{}, 1.0"
+    body = "\n".join(line.format(i + 1, i) for i in range(50_000))
+    long = KERNEL.replace("  %w =", f"  %a0 = fadd float %v, 1.0\n{body}\n  %w =")
+    found = predict(source(long), local_size=64, bytes=1 << 22)
+    assert found.familiarity < 0.1
+    assert "unlike what the model learned from" in found.warnings[0]
+
+
+def test_prediction_loads_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
+    (tmp_path / "scale.ll").write_text(KERNEL)
+    program = (
+        f"import sys, apportion; apportion.predict({str(tmp_path / 'scale.ll')!r}, local_size=64, bytes=1);"
+        "print({'torch', 'sklearn', 'scipy', 'polars'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_row_that_was_learned_from_is_familiar_and_well_met(shared_data: Path) -> None:
+    row = next(read(shared_data / "cgo17", "cgo17-nvidia"))
+    found = predict(Source(row.ir, "llvm", row.name), local_size=row.work_group, bytes=row.bytes_moved)
+    assert found.familiarity == 1.0
+    assert found.cpu_share == pytest.approx(row.cpu_share / 100, abs=0.02)
+
+
+def test_another_compiler_moves_answers_by_less_than_their_intervals_allow(shared_data: Path) -> None:
+    pytest.importorskip("ziglang")
+    moved, seen = [], set()
+    for row in read(shared_data / "cgo17", "cgo17-nvidia"):
+        if row.source in seen or len(moved) == 8:
+            continue
+        seen.add(row.source)
+        launch = {"local_size": max(row.work_group, 1), "bytes": row.bytes_moved}
+        try:
+            ours = predict(Source(row.source, "opencl", "kernel.cl"), **launch)
+        except CompileError:
+            continue  # the publication's rewriter dropped helper functions of some
+        archived = predict(Source(row.ir, "llvm", "kernel.ll"), **launch)
+        moved.append(abs(ours.cpu_share - archived.cpu_share))
+        assert ours.interval[0] <= archived.cpu_share <= ours.interval[1]
+    assert len(moved) == 8
+    assert sum(moved) / len(moved) < 0.15

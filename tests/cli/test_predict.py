@@ -1,0 +1,82 @@
+"""`apportion predict`, `apportion data` and `apportion reproduce` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apportion.cli import main
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+LL = "define void @f() {\n  ret void\n}\n"
+
+
+def run(*words: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0
+
+
+def test_predict_prints_json_on_stdout_and_warnings_on_stderr(tmp_path: Path, capsys) -> None:
+    (tmp_path / "f.ll").write_text(LL)
+    run("predict", str(tmp_path / "f.ll"), "--local-size", "64", "--bytes", "4194304", "--json")
+    out, err = capsys.readouterr()
+    assert 0 <= json.loads(out)["cpu_share"] <= 1
+    assert "Warning: the kernel never asks for" in err
+
+
+def test_predict_reads_opencl_c(capsys) -> None:
+    pytest.importorskip("ziglang")
+    run("predict", str(KERNELS / "saxpy.cl"), "--local-size", "64", "--bytes", "4194304")
+    assert "faster device" in capsys.readouterr().out
+
+
+def test_a_wrong_size_is_one_line_and_exit_status_1(capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["predict", str(KERNELS / "saxpy.cl"), "--local-size", "0", "--bytes", "1"])
+    assert left.value.code == 1
+    assert capsys.readouterr().err == "apportion: local_size must be 1 to 65536 work-items, not 0\n"
+
+
+def test_data_says_what_there_is_and_where_it_belongs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("APPORTION_DATA", "/data")
+    run("data", "path", "cgo17")
+    assert capsys.readouterr().out == "/data/cgo17\n"
+    run("data", "list")
+    assert "GPL-3.0" in capsys.readouterr().out
+
+
+def test_checking_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["data", "check", "cgo17", "--folder", str(tmp_path), "--json"])
+    assert left.value.code == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["state"] for line in out.splitlines()] == ["missing"] * 3
+    assert "amd.csv: download https://raw.githubusercontent.com/ChrisCummins/phd/" in err
+
+
+def test_reproduce_without_data_says_how_to_get_it(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "predictor", "--data", str(tmp_path)])
+    assert left.value.code == 1
+    assert "amd.csv: missing. To get it, download" in capsys.readouterr().err
+
+
+def test_reproduce_writes_its_page(shared_data: Path, tmp_path: Path, capsys) -> None:
+    settings = tmp_path / "small.toml"
+    settings.write_text(
+        'task = "load-balance"\npairs = ["cgo17-nvidia"]\n[repetitions]\nthesis = 2\n'
+        '[[rows]]\nname = "always 50"\nlearner = "constant"\nvalue = 50.0\n'
+        '[[rows]]\nname = "median"\nlearner = "median"\n'
+    )
+    page = tmp_path / "page.md"
+    run(
+        "reproduce", "load-balance", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
+        "--results", str(tmp_path / "r.jsonl"), "--out", str(page),
+    )  # fmt: skip
+    assert "680 of 680 rows used" in page.read_text()
+    # The published level of always answering one half.
+    assert "| always 50 | 20.20 |" in page.read_text()
+    assert "mae, cgo17-nvidia" in capsys.readouterr().out
