@@ -52,6 +52,10 @@ class Execution:
         }
 
 
+_PROBE = 0.1
+"The least share of a device whose speed is not known while others' are."
+
+
 @dataclass(frozen=True)
 class _Choice:
     """What a policy came to."""
@@ -173,7 +177,17 @@ class BoundKernel:
                 predicted(self.kernel.predictor, self.devices), None, "the learned model foretells it"
             )
         split, _ = best_split(prior(self.devices))
-        return _Choice(split, None, "from the devices' descriptions: nothing was measured yet")
+        strangers = [device.id for device in self.devices if self.case.seen.model(device) is None]
+        if len(strangers) == len(self.devices):
+            return _Choice(split, None, "from the devices' descriptions: nothing was measured yet")
+        # A description that belittles a device would otherwise keep it from ever being measured.
+        least = min(1 / len(self.devices), max(_PROBE, 1 / self.groups))
+        shares = {
+            name: max(share, least if name in strangers else 0.0) for name, share in split.shares.items()
+        }
+        whole = sum(shares.values())
+        probing = Split({name: share / whole for name, share in shares.items()})
+        return _Choice(probing, None, f"{', '.join(strangers)} gets a part to be measured by")
 
     def _one_device(self) -> _Choice:
         """The device that is fastest alone, as far as that is known."""
