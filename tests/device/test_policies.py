@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from apportion.device.base import DeviceInfo
+from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.policies import CostModel, Observations, best_split, fixed_policy, predicted, prior
 from apportion.errors import InvalidSetting, UnknownName
 
@@ -97,3 +99,13 @@ def test_a_predictor_may_give_shares_or_costs() -> None:
 def test_descriptions_alone_favour_the_larger_device() -> None:
     models = prior([CPU, GPU])
     assert models["gpu"].rate < models["cpu"].rate
+
+
+def test_a_calibrated_device_is_not_compared_with_one_that_is_not() -> None:
+    fast = Calibration(1e9, 1e9, 1e10, 8e9, 1e-5)
+    slow = replace(fast, arithmetic=2e9)
+    other = _device("cpu2")
+    one = best_split(prior([replace(CPU, calibration=fast), other]))[0]
+    both = best_split(prior([replace(CPU, calibration=fast), replace(other, calibration=slow)]))[0]
+    assert one.shares == pytest.approx({"cpu": 0.5, "cpu2": 0.5})
+    assert both.shares == pytest.approx({"cpu": 0.8, "cpu2": 0.2})

@@ -156,13 +156,17 @@ class Observations:
 
 
 def prior(devices: Sequence[DeviceInfo]) -> dict[str, CostModel]:
-    """Cost models from descriptions alone: calibrated speeds where there are any, else compute units."""
-    speeds = {}
-    for device in devices:
-        if device.calibration is not None:
-            speeds[device.id] = device.calibration.arithmetic
-        else:
-            speeds[device.id] = device.compute_units * (64.0 if device.kind == "gpu" else 4.0)
+    """Cost models from descriptions alone: calibrated speeds where all have them, else compute units.
+
+    The two are different units: a device that was calibrated must not be compared with one that was not.
+    """
+    calibrated = {device.id: device.calibration.arithmetic for device in devices if device.calibration}
+    if len(calibrated) == len(devices):
+        speeds = calibrated
+    else:
+        speeds = {
+            device.id: device.compute_units * (64.0 if device.kind == "gpu" else 4.0) for device in devices
+        }
     slowest = min(speeds.values())
     return {device.id: CostModel(0.0, slowest / speeds[device.id]) for device in devices}
 
