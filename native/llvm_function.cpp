@@ -48,22 +48,20 @@ int32_t ModuleReader::define(const Name& name, Symbol::Role role, TypeId type, c
     }
     int32_t index = symbol_of(name, where);
     Symbol& symbol = symbols_[static_cast<size_t>(index)];
-    bool used_as_block = symbol.role == Symbol::Role::Unknown && symbol.type == NO_TYPE && symbol.content == -2;
-    if (symbol.role != Symbol::Role::Unknown) c.fail_at(where, "multiple definition of '" + name.printed('%') + "'");
-    if (role != Symbol::Role::Block && used_as_block) c.fail_at(where, "'" + name.printed('%') + "' is not a basic block");
+    if (symbol.defined()) c.fail_at(where, "multiple definition of '" + name.printed('%') + "'");
+    if (role != Symbol::Role::Block && symbol.role == Symbol::Role::BlockToCome) c.fail_at(where, "'" + name.printed('%') + "' is not a basic block");
     if (role == Symbol::Role::Block && symbol.type != NO_TYPE) c.fail_at(where, "'" + name.printed('%') + "' is a basic block, not a value");
     if (symbol.type != NO_TYPE && type != NO_TYPE && symbol.type != type)
         c.fail_at(symbol.first_use, "'" + name.printed('%') + "' defined with type '" + types[type].printed +
                                         "' but expected '" + types[symbol.type].printed + "'");
     symbol.role = role;
-    symbol.content = NO_TYPE;
     if (type != NO_TYPE) symbol.type = type;
     return index;
 }
 
 // -- blocks
 
-void ModuleReader::start_block(int32_t symbol, const char*) {
+void ModuleReader::start_block(int32_t symbol) {
     symbols_[static_cast<size_t>(symbol)].node = static_cast<int32_t>(block_list_.size());
     block_list_.push_back({symbol});
     open_ = true;
@@ -88,7 +86,7 @@ bool ModuleReader::block_label() {
     }
     ++c.p;
     if (open_) c.fail_at(start, "the block before this label does not end in a terminator");
-    start_block(define(name, Symbol::Role::Block, NO_TYPE, start), start);
+    start_block(define(name, Symbol::Role::Block, NO_TYPE, start));
     return true;
 }
 
@@ -119,7 +117,7 @@ void ModuleReader::function_body(int32_t function) {
         if (!open_) {
             if (*c.p == 'u' && c.peek_word().substr(0, 12) == "uselistorder") { c.skip_line(); continue; }
             Name name = next_slot();
-            start_block(define(name, Symbol::Role::Block, NO_TYPE, start), start);
+            start_block(define(name, Symbol::Role::Block, NO_TYPE, start));
         }
         now.clear();
         Name name;
@@ -196,7 +194,7 @@ void ModuleReader::add_operand(const Operand& operand, int32_t node, int32_t pos
 
 void ModuleReader::finish_function(int32_t function) {
     for (const Symbol& symbol : symbols_)
-        if (symbol.role == Symbol::Role::Unknown)
+        if (!symbol.defined())
             c.fail_at(symbol.first_use, "use of undefined value '" + symbol.name.printed('%') + "'");
     if (options_.recover_pointees && types.saw_opaque_pointer) resolve_pointees();
 
@@ -223,8 +221,6 @@ void ModuleReader::finish_function(int32_t function) {
         const Block& block = block_list_[static_cast<size_t>(queue[head])];
         for (uint32_t k = block.successors_begin; k < block.successors_end; ++k) {
             const Symbol& symbol = symbols_[static_cast<size_t>(successors_[k])];
-            if (symbol.role != Symbol::Role::Block)
-                c.fail_at(symbol.first_use, "'" + symbol.name.printed('%') + "' is not a basic block");
             if (reachable[static_cast<size_t>(symbol.node)]) continue;
             reachable[static_cast<size_t>(symbol.node)] = 1;
             queue.push_back(symbol.node);

@@ -9,7 +9,7 @@ namespace apportion {
 namespace {
 
 enum class Form : uint8_t {
-    Unknown, Binary, Load, Store, Address, Call, Invoke, Callbr, Branch, Compare, Cast, Alloca, Phi, Return, Select,
+    Binary, Load, Store, Address, Call, Invoke, Callbr, Branch, Compare, Cast, Alloca, Phi, Return, Select,
     Switch, Unreachable, ExtractElement, InsertElement, Shuffle, ExtractValue, InsertValue, AtomicUpdate,
     CompareExchange, Unary, VariableArgument, Resume, Fence, IndirectBranch, LandingPad, CatchSwitch, Pad, CatchReturn,
     CleanupReturn,
@@ -75,8 +75,6 @@ bool among(View word, const View (&list)[N]) {
     return false;
 }
 
-bool starts_with(View text, View prefix) { return text.substr(0, prefix.size()) == prefix; }
-
 }  // namespace
 
 void Instruction::clear() {
@@ -95,7 +93,7 @@ Operand ModuleReader::local(const Name& name, TypeId type, const char* where) {
         c.fail_at(where, "a value cannot have type '" + types[type].printed + "'");
     int32_t index = symbol_of(name, where);
     Symbol& symbol = symbols_[static_cast<size_t>(index)];
-    if (symbol.role == Symbol::Role::Block || symbol.content == -2)
+    if (symbol.role == Symbol::Role::Block || symbol.role == Symbol::Role::BlockToCome)
         c.fail_at(where, "'" + name.printed('%') + "' is a basic block, not a value");
     if (symbol.type == NO_TYPE) symbol.type = type;
     else if (symbol.type != type)
@@ -194,13 +192,18 @@ void ModuleReader::flags() {
 
 int32_t ModuleReader::label() {
     c.need_word("label");
+    return block_named();
+}
+
+// '%name' where only a block can stand, met already or still to come.
+int32_t ModuleReader::block_named() {
     const char* where = (c.skip_space(), c.p);
     Name name = name_after_sigil(c, '%');
     int32_t index = symbol_of(name, where);
     Symbol& symbol = symbols_[static_cast<size_t>(index)];
-    if ((symbol.role != Symbol::Role::Unknown && symbol.role != Symbol::Role::Block) || symbol.type != NO_TYPE)
+    if (symbol.role == Symbol::Role::Unknown && symbol.type == NO_TYPE) symbol.role = Symbol::Role::BlockToCome;
+    if (symbol.role != Symbol::Role::Block && symbol.role != Symbol::Role::BlockToCome)
         c.fail_at(where, "'" + name.printed('%') + "' is not a basic block");
-    if (symbol.role == Symbol::Role::Unknown) symbol.content = -2;  // remembered as a block that is still to come
     return index;
 }
 
@@ -432,8 +435,7 @@ void ModuleReader::call(bool invoke, bool callbr) {
     // LLVM upgrades the five-argument memory intrinsics of old: the alignment is no longer an operand.
     if (now.callee >= 0 && parameters.size() == 5) {
         View name = globals_[static_cast<size_t>(now.callee)].name.text;
-        if (starts_with(name, "llvm.memcpy.") || starts_with(name, "llvm.memmove.") || starts_with(name, "llvm.memset."))
-            now.operands.erase(now.operands.begin() + 3);
+        if (memory_intrinsic(name)) now.operands.erase(now.operands.begin() + 3);
     }
     now.call = !invoke && !callbr;
     now.result = result;
@@ -603,12 +605,7 @@ void ModuleReader::instruction() {
                 c.need('[');
                 operands.push_back(value(type));
                 comma();
-                const char* where = (c.skip_space(), c.p);
-                int32_t from = symbol_of(name_after_sigil(c, '%'), where);
-                Symbol& symbol = symbols_[static_cast<size_t>(from)];
-                if ((symbol.role != Symbol::Role::Unknown && symbol.role != Symbol::Role::Block) || symbol.type != NO_TYPE)
-                    c.fail_at(where, "'" + symbol.name.printed('%') + "' is not a basic block");
-                if (symbol.role == Symbol::Role::Unknown) symbol.content = -2;
+                block_named();
                 c.need(']');
             } while (another_operand());
             gives(type);
@@ -799,7 +796,6 @@ void ModuleReader::instruction() {
             if (c.eat_word("to")) c.need_word("caller");
             else now.successors.push_back(label());
             break;
-        case Form::Unknown: break;
     }
     trailing();
 }

@@ -10,10 +10,6 @@ namespace {
 
 bool starts_with(View text, View prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-bool memory_intrinsic(View name) {
-    return starts_with(name, "llvm.memcpy.") || starts_with(name, "llvm.memmove.") || starts_with(name, "llvm.memset.");
-}
-
 bool known_property(View word) {
     static const std::unordered_set<View> KNOWN = {
         "section", "partition", "comdat", "align", "code_model", "no_sanitize_address", "no_sanitize_hwaddress",
@@ -23,6 +19,10 @@ bool known_property(View word) {
 }
 
 }  // namespace
+
+bool memory_intrinsic(View name) {
+    return starts_with(name, "llvm.memcpy.") || starts_with(name, "llvm.memmove.") || starts_with(name, "llvm.memset.");
+}
 
 GraphArrays build_graph(View text, const GraphOptions& options) { return ModuleReader(text, options).read(); }
 

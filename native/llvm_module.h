@@ -18,7 +18,9 @@ enum Flow : uint8_t { CONTROL = 0, DATA = 1, CALL = 2, TYPE_FLOW = 3 };
 
 // A local name: an argument, the result of an instruction, or a block.
 struct Symbol {
-    enum class Role : uint8_t { Unknown, Argument, Value, Block } role = Role::Unknown;
+    // A block that was branched to but not met yet is a BlockToCome.
+    enum class Role : uint8_t { Unknown, Argument, Value, Block, BlockToCome } role = Role::Unknown;
+    bool defined() const { return role != Role::Unknown && role != Role::BlockToCome; }
     Name name;
     const char* first_use = nullptr;
     TypeId type = NO_TYPE;
@@ -63,6 +65,9 @@ struct FunctionEnds {
     int32_t entry = -1;
     std::vector<int32_t> exits;
 };
+
+// The intrinsics whose five-argument form LLVM upgrades when it reads old IR.
+bool memory_intrinsic(View name);
 
 // One parsed instruction, reused from one to the next.
 struct Instruction {
@@ -112,7 +117,7 @@ class ModuleReader {
     void function_body(int32_t function);
     int32_t symbol_of(const Name& name, const char* where);
     int32_t define(const Name& name, Symbol::Role role, TypeId type, const char* where);
-    void start_block(int32_t symbol, const char* where);
+    void start_block(int32_t symbol);
     bool block_label();
     void add_instruction(const char* start);
     void add_operand(const Operand& operand, int32_t node, int32_t position);
@@ -132,6 +137,7 @@ class ModuleReader {
     void parameter_attributes();
     void flags();
     int32_t label();
+    int32_t block_named();
     void call(bool invoke, bool callbr);
     void bundles();
     bool another_operand();
