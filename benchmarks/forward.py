@@ -33,7 +33,7 @@ from torch_geometric.nn import MessagePassing
 
 from apportion.data.batch import Batch, Graph, pack
 from apportion.model.layers import GatedMessages, operations_for
-from apportion.model.programl import NodeInputs, NodeNetwork, Programl, ProgramlSettings
+from apportion.model.programl import NodeInputs, NodeNetwork, ProgramlSettings, node_inputs
 from apportion.model.propagation import TorchOperations
 
 TOLERANCE = 1e-5
@@ -289,7 +289,7 @@ def measure(
     torch.manual_seed(0)
     batch = make_batch(graphs)
     network = NodeNetwork(2231, 2, ProgramlSettings(steps=steps)).to(device)
-    inputs = Programl.inputs_of(batch, device, gradients=True)
+    inputs = node_inputs(batch, device, gradients=True)
     labels = inputs.labels
     assert labels is not None
     fused = not isinstance(operations_for(device), TorchOperations)
@@ -371,7 +371,7 @@ def operations(layer: GatedMessages, inputs: NodeInputs, device: torch.device) -
 def throughput(network: NodeNetwork, graphs: int, device: torch.device, seconds: float) -> dict[str, float]:
     """Nodes and milliseconds of a training step on a larger batch, and nodes per second."""
     batch = make_batch(graphs, seed=1)
-    inputs = Programl.inputs_of(batch, device, gradients=True)
+    inputs = node_inputs(batch, device, gradients=True)
     assert inputs.labels is not None
     spent = passes(network, lambda: network(inputs), inputs.labels, device, seconds)["training_step"]
     _say(f"{batch.nodes:,} nodes: {spent:.2f} ms a training step, {batch.nodes / spent * 1e3:,.0f} nodes/s")

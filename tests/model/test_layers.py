@@ -15,7 +15,7 @@ pytest.importorskip("torch_geometric")
 
 from apportion.data.batch import Graph, pack  # noqa: E402
 from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding, disagreement, sinusoids  # noqa: E402
-from apportion.model.programl import NodeNetwork, Programl, ProgramlSettings  # noqa: E402
+from apportion.model.programl import NodeNetwork, ProgramlSettings, node_inputs  # noqa: E402
 from apportion.model.propagation import Edges, TorchOperations  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def test_scores_and_gradients_equal_those_of_every_peer(forward: ModuleType, pee
     batch = forward.make_batch(3, seed=2)
     torch.manual_seed(0)
     network = NodeNetwork(2231, 2, ProgramlSettings(steps=8))
-    inputs = Programl.inputs_of(batch, CPU, gradients=True)
+    inputs = node_inputs(batch, CPU, gradients=True)
     difference = forward.compare(network, forward.PEERS[peer](network.messages, batch, CPU), inputs)
     assert difference["scores"] < 1e-5
     assert difference["gradients"] < 1e-4

@@ -1,99 +1,26 @@
-"""`apportion reproduce`: make a results page, or the shipped models, again."""
+"""`apportion reproduce`: make a published table again, into a results page; a line here for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Annotated, Literal
+from cyclopts import App
 
-from cyclopts import Parameter
+reproduce = App(name="reproduce", help="Make a published table again, into a results page.")
 
-from apportion.advise.predictor import WEIGHTS
-from apportion.cli.show import note, print_json, print_table
-from apportion.data.catalogue import check, dataset_called, instructions
-from apportion.data.published.cgo17 import PAIRS
-from apportion.errors import UnreadableFile
-from apportion.settings import load
-from apportion.train.crossvalidate import Comparison, Score, run
-from apportion.train.kernelpage import COLUMNS, page
-from apportion.train.kerneltable import KernelTable, read_cgo17
-from apportion.train.ship import ship
+REPRODUCTIONS = {
+    "device-mapping": (
+        "apportion.cli.reproducekernels:device_mapping",
+        "Which device is faster for a kernel (thesis, Table 4.2).",
+    ),
+    "load-balance": (
+        "apportion.cli.reproducekernels:load_balance",
+        "The CPU's share of a kernel's work, by classical predictors.",
+    ),
+    "predictor": (
+        "apportion.cli.reproducekernels:predictor",
+        "Fit the models that `apportion predict` uses, and check their intervals.",
+    ),
+}
+"A page: the function that makes it, and its line in the help. Each lives in a file of its own."
 
-
-def reproduce(
-    experiment: Literal["device-mapping", "load-balance", "predictor"],
-    *,
-    settings: Path | None = None,
-    data: Path | None = None,
-    results: Path | None = None,
-    out: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
-) -> None:
-    """Cross-validate the predictors of an experiment, and write its page; what is finished is not run again.
-
-    `predictor` makes the models that `apportion predict` uses, and says how often their intervals hold.
-
-    Args:
-        experiment: which one.
-        settings: its TOML file; by default experiments/NAME-trees.toml.
-        data: the folder of the CGO17 files; by default what `apportion data path cgo17` says.
-        results: where finished folds are kept; by default runs/reproduce/NAME.jsonl.
-        out: where the page goes, by default docs/results/NAME.md; of `predictor`, the folder of the models.
-        json: print one line of JSON per predictor, pair and protocol.
-    """
-    if experiment == "predictor":
-        _ship(data, out or WEIGHTS, json)
-        return
-    comparison = load(Comparison, settings or Path("experiments") / f"{experiment}-trees.toml")
-    tables = _tables(data, comparison.pairs)
-    kept = results or Path("runs") / "reproduce" / f"{experiment}.jsonl"
-    scores = run(comparison, tables, kept, report=note)
-    place = out or Path("docs") / "results" / f"{experiment}.md"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(page(comparison, tables, scores))
-    note(f"The page is {place}")
-    if json:
-        for score in scores:
-            measures = {name: vars(value) for name, value in score.measures.items()}
-            print_json({**vars(score), "measures": measures})
-    else:
-        _print(comparison, scores)
-
-
-def _print(comparison: Comparison, scores: Sequence[Score]) -> None:
-    measure = "accuracy" if comparison.task == "device-mapping" else "mae"
-    for pair in comparison.pairs:
-        chosen = [score for score in scores if score.pair == pair]
-        rows = [
-            (row, *(f"{s.measures[measure].value:.3f}" for s in chosen if s.row == row))
-            for row in dict.fromkeys(score.row for score in chosen)
-        ]
-        columns = ("predictor", *(COLUMNS[protocol] for protocol in comparison.repetitions))
-        print_table(columns, rows, title=f"{measure}, {pair}", right=columns[1:])
-
-
-def _tables(data: Path | None, pairs: Iterable[str]) -> dict[str, KernelTable]:
-    dataset = dataset_called("cgo17")
-    for condition in check(dataset, data):
-        if condition.state != "good":
-            raise UnreadableFile(
-                f"{condition.path}: {condition.state}. To get it, {instructions(condition)}."
-            )
-    tables = {pair: read_cgo17(data or dataset.folder, pair) for pair in pairs}
-    for pair, table in tables.items():
-        note(f"{pair}: {len(table.examples)} of {table.rows_published} rows have IR and are used")
-    return tables
-
-
-def _ship(data: Path | None, folder: Path, json: bool) -> None:
-    rows = []
-    for pair, table in _tables(data, PAIRS).items():
-        model, coverage = ship(table, report=note)
-        path = model.save(folder)
-        rows.append((pair, model.about["held_out_mae"], *vars(coverage).values(), path))
-    columns = ("pair", "held-out MAE", "confidence", "rows held", "applications held", "width", "file")
-    if json:
-        for row in rows:
-            print_json(dict(zip(columns, row, strict=True)))
-    else:
-        print_table(columns, rows, right=columns[1:6])
+for _name, (_target, _help) in REPRODUCTIONS.items():
+    reproduce.command(_target, name=_name, help=_help)

@@ -59,10 +59,9 @@ class NetworkModel(Model):
     def network_of(texts: int, outputs: int, hyperparameters: Mapping[str, Any]) -> nn.Module:
         """A new network for that many texts and scores."""
 
-    @staticmethod
     @abstractmethod
-    def inputs_of(batch: Batch, device: torch.device, *, gradients: bool) -> Any:
-        """What the network reads of a batch, on the device; labels, if any, as `.labels`."""
+    def inputs_of(self, batch: Batch, *, gradients: bool) -> Any:
+        """What the network reads of a batch, on the model's device; labels, if any, as `.labels`."""
 
     @classmethod
     def create(
@@ -79,7 +78,7 @@ class NetworkModel(Model):
 
     def predict(self, batch: Batch) -> NDArray[np.float32]:
         with torch.inference_mode():
-            scores: Tensor = self.network(self.inputs_of(batch, self.device, gradients=False))
+            scores: Tensor = self.network(self.inputs_of(batch, gradients=False))
         return scores.float().cpu().numpy()
 
     def fit(self, training: Batches, validation: Batches, report: Report) -> None:
@@ -179,7 +178,7 @@ class NetworkModel(Model):
             if number in kept:
                 return kept[number]
             batch = batches.examples.batch(batches.composition[number])
-            inputs = self.inputs_of(batch, self.device, gradients=True)
+            inputs = self.inputs_of(batch, gradients=True)
             if self.device.type == "cuda":
                 free, total = torch.cuda.mem_get_info(self.device)
                 if free > total / 4:

@@ -28,11 +28,15 @@ class ProgramlSettings:
     steps: int = 30
     "T."
     flows: int = FLOWS
+    dilution: float = 1.0
+    "Messages are summed and divided by their number to this power: 1 is the mean of the thesis, 0 the sum."
 
     def __post_init__(self) -> None:
         for name in ("width", "steps", "flows"):
             if getattr(self, name) < 1:
                 raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.dilution <= 1:
+            raise InvalidSetting(f"dilution must be from 0 to 1, not {self.dilution}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class NodeNetwork(nn.Module):
 
     def __init__(self, texts: int, outputs: int, settings: ProgramlSettings) -> None:
         super().__init__()
-        self.steps = settings.steps
+        self.steps, self.dilution = settings.steps, settings.dilution
         hidden = settings.width + 2
         self.embedding = NodeEmbedding(texts, settings.width, settings.selector)
         self.messages = GatedMessages(hidden, 2 * settings.flows, unplaced=2)
@@ -74,19 +78,24 @@ class Programl(NetworkModel):
         settings = convert(ProgramlSettings, dict(hyperparameters), source="hyperparameters")
         return NodeNetwork(texts, outputs, settings)
 
-    @staticmethod
-    def inputs_of(batch: Batch, device: torch.device, *, gradients: bool) -> NodeInputs:
-        text = torch.from_numpy(batch.text)
-        root = torch.from_numpy(batch.root)
-        labels = None if batch.labels is None else torch.from_numpy(batch.labels)
-        if device.type == "cuda":
-            text, root = text.pin_memory(), root.pin_memory()
-            labels = None if labels is None else labels.pin_memory()
-        selected = torch.zeros(batch.nodes, dtype=torch.int64, device=device)
-        selected[root.to(device, non_blocking=True)] = 1
-        return NodeInputs(
-            text.to(device, non_blocking=True),
-            selected,
-            Edges.of(batch, device, gradients=gradients),
-            None if labels is None else labels.to(device, non_blocking=True).long(),
-        )
+    def inputs_of(self, batch: Batch, *, gradients: bool) -> NodeInputs:
+        assert isinstance(self.network, NodeNetwork)
+        return node_inputs(batch, self.device, gradients=gradients, dilution=self.network.dilution)
+
+
+def node_inputs(batch: Batch, device: torch.device, *, gradients: bool, dilution: float = 1.0) -> NodeInputs:
+    """What a node network reads of a batch, on a device; see `Edges.of`."""
+    text = torch.from_numpy(batch.text)
+    root = torch.from_numpy(batch.root)
+    labels = None if batch.labels is None else torch.from_numpy(batch.labels)
+    if device.type == "cuda":
+        text, root = text.pin_memory(), root.pin_memory()
+        labels = None if labels is None else labels.pin_memory()
+    selected = torch.zeros(batch.nodes, dtype=torch.int64, device=device)
+    selected[root.to(device, non_blocking=True)] = 1
+    return NodeInputs(
+        text.to(device, non_blocking=True),
+        selected,
+        Edges.of(batch, device, gradients=gradients, dilution=dilution),
+        None if labels is None else labels.to(device, non_blocking=True).long(),
+    )

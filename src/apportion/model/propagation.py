@@ -87,11 +87,16 @@ class Edges:
     by_position: PositionPlan | None
 
     @classmethod
-    def of(cls, batch: Batch, device: torch.device, *, gradients: bool) -> Edges:
-        """The edges of `batch`; without `gradients`, only what the forward pass reads."""
+    def of(cls, batch: Batch, device: torch.device, *, gradients: bool, dilution: float = 1.0) -> Edges:
+        """The edges of `batch`; without `gradients`, only what the forward pass reads.
+
+        Args:
+            dilution: a node of degree d takes the sum of its messages over d to this power: 1 is the mean, 0
+                the sum. A mean over a constant's thousand users all but erases the one that is marked.
+        """
         kinds, lines = batch.kinds, batch.kinds + 3
         degree = np.diff(batch.incoming.start)
-        mean = (1.0 / np.maximum(degree, 1)).astype(np.float32)
+        mean = (np.maximum(degree, 1) ** -dilution).astype(np.float32)
         slot, target = batch.incoming.index, batch.incoming.row
         line = slot // kinds * np.int32(lines) + slot % kinds
         weight = mean[target]
