@@ -211,7 +211,7 @@ def test_instances_are_filtered_by_steps_and_nodes_and_source(store):
     assert len(narrow) + len(beyond) == len(wide)
     few = store.instances("reachability", "train", max_steps=None, max_nodes=20)
     assert int(store.graph_nodes[store.columns["instance_graph"][few]].max()) <= 20
-    assert len(store.instances("reachability", "train", max_steps=None, source="programs")) == len(wide)
+    assert len(store.instances("reachability", "train", max_steps=None, sources=("programs",))) == len(wide)
     with pytest.raises(UnknownName, match="No task called 'reachable'"):
         store.instances("reachable", "train")
     with pytest.raises(UnknownName, match="There are: test, train, val"):

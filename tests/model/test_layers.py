@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from apportion.data.batch import Graph, pack  # noqa: E402
+from apportion.errors import InvalidSetting  # noqa: E402
 from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding, disagreement, sinusoids  # noqa: E402
 from apportion.model.programl import NodeNetwork, ProgramlSettings, node_inputs  # noqa: E402
 from apportion.model.propagation import Edges, TorchOperations  # noqa: E402
@@ -151,3 +152,22 @@ def test_triton_kernels_equal_plain_torch() -> None:
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     assert disagreement(TritonOperations(), TorchOperations(), device) < 1e-5
+
+
+def test_undiluted_messages_are_summed() -> None:
+    star = Graph(
+        torch.zeros(5, dtype=torch.int32).numpy(),
+        torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]], dtype=torch.int32).numpy(),
+        torch.zeros(4, dtype=torch.uint8).numpy(),
+        torch.zeros(4, dtype=torch.int32).numpy(),
+    )
+    batch = pack([star]).batch([0], [0])
+    mean, root, summed = (
+        Edges.of(batch, CPU, gradients=True, dilution=power).incoming.weight.tolist()
+        for power in (1.0, 0.5, 0.0)
+    )
+    assert sorted(set(mean)) == [0.25, 1.0]
+    assert sorted(set(root)) == [0.5, 1.0]
+    assert set(summed) == {1.0}
+    with pytest.raises(InvalidSetting, match="dilution must be from 0 to 1"):
+        ProgramlSettings(dilution=-1.0)

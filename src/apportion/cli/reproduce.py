@@ -7,6 +7,10 @@ from cyclopts import App
 reproduce = App(name="reproduce", help="Make a published table again, into a results page.")
 
 REPRODUCTIONS = {
+    "dataflow": (
+        "apportion.cli.reproducedataflow:dataflow",
+        "Networks that learn the five data-flow analyses (thesis, Table 4.1).",
+    ),
     "device-mapping": (
         "apportion.cli.reproducekernels:device_mapping",
         "Which device is faster for a kernel (thesis, Table 4.2).",
@@ -14,6 +18,10 @@ REPRODUCTIONS = {
     "load-balance": (
         "apportion.cli.reproducekernels:load_balance",
         "The CPU's share of a kernel's work, by classical predictors.",
+    ),
+    "ablation": (
+        "apportion.cli.reproduceablation:ablation",
+        "Every network of the thesis' Chapter 5 (Tables 5.1, 5.2 and Figure 5.3).",
     ),
     "predictor": (
         "apportion.cli.reproducekernels:predictor",

@@ -1,4 +1,4 @@
-"""`apportion reproduce device-mapping | load-balance | predictor`: kernel predictors, compared and shipped."""
+"""`apportion reproduce device-mapping | load-balance | predictor`: compare kernel predictors, ship them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def device_mapping(
     *,
     settings: Path = Path("experiments/device-mapping-trees.toml"),
     data: Path | None = None,
-    results: Path = Path("runs/reproduce/device-mapping.jsonl"),
+    results: Path = Path("runs/reproduce/kernels.jsonl"),
     out: Path = Path("docs/results/device-mapping.md"),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Cross-validate which device is faster (Table 4.2), and write the page; what is finished is not run again.
+    """Cross-validate which device is faster, and write the page; what is finished is not run again.
 
     Args:
         settings: the experiment's TOML file.
@@ -44,7 +44,7 @@ def load_balance(
     *,
     settings: Path = Path("experiments/load-balance-trees.toml"),
     data: Path | None = None,
-    results: Path = Path("runs/reproduce/load-balance.jsonl"),
+    results: Path = Path("runs/reproduce/kernels.jsonl"),
     out: Path = Path("docs/results/load-balance.md"),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:

@@ -191,6 +191,7 @@ class Examples:
     root: NDArray[np.int64]  # (I,)
     steps: NDArray[np.int64]  # (I,) steps that the exact analysis took
     labels: NDArray[np.uint8]  # labels of all examples, end to end
+    source: NDArray[np.str_] | None = None  # (graphs,) the corpus that each graph of `packed` came from
 
     def __post_init__(self) -> None:
         if len(self.labels) != self.start[-1]:

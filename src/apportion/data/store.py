@@ -9,7 +9,7 @@ import json
 import lzma
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -179,7 +179,7 @@ class DataflowStore:
         max_steps: int | None = 30,
         max_nodes: int | None = 40_000,
         min_steps: int = 0,
-        source: str | None = None,
+        sources: Collection[str] = (),
     ) -> NDArray[np.int64]:
         """The instances of a task on one side of the split.
 
@@ -189,15 +189,16 @@ class DataflowStore:
             max_steps: leaves out analyses that took more steps; the paper's sets have 30, 60 or 200.
             max_nodes: leaves out larger graphs.
             min_steps: leaves out analyses that took fewer steps.
-            source: keeps only graphs of this corpus.
+            sources: keeps only graphs of these corpora; all when there is none.
         """
         columns = self.columns
         keep = columns["instance_task"] == _number("task", task, self.tasks)
         graph_kept = columns["graph_split"] == _number("split", split, SPLITS)
         if max_nodes is not None:
             graph_kept &= self.graph_nodes <= max_nodes
-        if source is not None:
-            graph_kept &= columns["graph_source"] == _number("source", source, self.source_names)
+        if sources:
+            kept = [_number("source", source, self.source_names) for source in sources]
+            graph_kept &= np.isin(columns["graph_source"], kept)
         keep &= graph_kept[columns["instance_graph"]]
         keep &= columns["instance_steps"] >= min_steps
         if max_steps is not None:

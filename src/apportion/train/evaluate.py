@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,10 +24,21 @@ class Evaluation:
     counts: Counts  # (I, 4)
     steps: NDArray[np.int64]  # (I,)
     graph: NDArray[np.int64]  # (I,)
+    source: NDArray[np.str_]  # (I,) the corpus it came from
 
-    def scores(self, *, first: int = 0, last: int = 10**9) -> dict[str, Any] | None:
-        """Every metric with its interval over graphs, for examples of these steps; None if there is none."""
+    def scores(
+        self, *, first: int = 0, last: int = 10**9, sources: Collection[str] | None = None
+    ) -> dict[str, Any] | None:
+        """Every metric with its interval over graphs, for examples of these steps; None if there is none.
+
+        Args:
+            first: leaves out examples of fewer steps.
+            last: leaves out examples of more.
+            sources: keeps only examples of these corpora.
+        """
         chosen = (self.steps >= first) & (self.steps <= last)
+        if sources is not None:
+            chosen &= np.isin(self.source, list(sources))
         if not chosen.any():
             return None
         scores: dict[str, Any] = {
@@ -37,6 +49,7 @@ class Evaluation:
             "examples": int(chosen.sum()),
             "graphs": len(np.unique(self.graph[chosen])),
             "nodes": int(self.counts[chosen].sum()),
+            "counts": self.counts[chosen].sum(axis=0).tolist(),
             **scores,
         }
 
@@ -48,6 +61,14 @@ class Evaluation:
                 rows.append({"first": first, "last": last, **scores})
         return rows
 
+    def by_source(self, *, last: int) -> list[dict[str, Any]]:
+        """Scores per corpus for examples of at most `last` steps, the largest corpus first."""
+        rows = []
+        for source in np.unique(self.source).tolist():
+            if (scores := self.scores(last=last, sources=(source,))) is not None:
+                rows.append({"source": source, **scores})
+        return sorted(rows, key=lambda row: -row["examples"])
+
 
 def evaluate(model: Model, examples: Examples, *, node_budget: int) -> Evaluation:
     """Ask `model` every question and count its answers."""
@@ -56,4 +77,5 @@ def evaluate(model: Model, examples: Examples, *, node_budget: int) -> Evaluatio
         assert batch.labels is not None
         decided = model.task.decide(model.predict(batch))
         rows.append(counts(batch.labels, decided, batch.graph_start[:-1]))
-    return Evaluation(np.concatenate(rows), examples.steps, examples.graph)
+    names = np.full(examples.packed.graphs, "", np.str_) if examples.source is None else examples.source
+    return Evaluation(np.concatenate(rows), examples.steps, examples.graph, names[examples.graph])

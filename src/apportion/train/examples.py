@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,16 +21,20 @@ def examples_of(
     nodes_limit: int = 40_000,
     most: int = 0,
     seed: int = 0,
+    sources: Collection[str] = (),
 ) -> Examples:
     """The instances of a task on one side of the split, their graphs packed once each.
 
     Args:
         most: at most this many, drawn by the seed; 0 for all.
+        sources: only graphs of these corpora; of all when there is none.
 
     Raises:
         InvalidSetting: there is none.
     """
-    chosen: NDArray[np.int64] = store.instances(task, split, max_steps=steps_limit, max_nodes=nodes_limit)
+    chosen: NDArray[np.int64] = store.instances(
+        task, split, max_steps=steps_limit, max_nodes=nodes_limit, sources=sources
+    )
     if most and len(chosen) > most:
         chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
     if len(chosen) == 0:
@@ -44,4 +50,5 @@ def examples_of(
         np.array([instance.root for instance in instances], np.int64),
         np.array([instance.steps for instance in instances], np.int64),
         np.concatenate([instance.labels for instance in instances]).astype(np.uint8),
+        store.sources[graphs],
     )

@@ -37,6 +37,8 @@ class Experiment:
     "Analyses up to this many steps are tested on, to see how far beyond its training the model carries."
     training_examples: int = 0
     "At most this many, drawn by the seed; 0 for all."
+    training_sources: tuple[str, ...] = ()
+    "Corpora that are trained on and validated with; the test is on all, and tells the others apart."
     validation_examples: int = 2_000
     test_examples: int = 0
     hyperparameters: dict[str, Any] = field(default_factory=dict)

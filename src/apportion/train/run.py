@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +25,7 @@ from apportion.task import tasks
 from apportion.train.evaluate import evaluate
 from apportion.train.examples import examples_of
 from apportion.train.experiment import Experiment
+from apportion.train.hardware import hardware
 from apportion.train.page import page
 
 SETTINGS, METRICS, CHECKPOINT = "experiment.json", "metrics.jsonl", "checkpoint.json"
@@ -49,18 +52,23 @@ def run(
         log.say(f"{folder} is finished; nothing to do")
         return dict(json.loads(read_bytes(folder / RESULT)))
     started = time.monotonic()
-    limits = {"nodes_limit": experiment.nodes_limit, "seed": experiment.seed}
+    store.verify()
+    examples = partial(
+        examples_of, store, experiment.task, nodes_limit=experiment.nodes_limit, seed=experiment.seed
+    )
+    learnt = experiment.training_sources or store.source_names
     # A step costs its nodes, and a graph of ten thousand teaches one root like a graph of a hundred.
     smaller = min(experiment.training_nodes_limit or experiment.nodes_limit, experiment.nodes_limit)
-    training = examples_of(
-        store, experiment.task, "train",
-        steps_limit=experiment.steps_limit, most=experiment.training_examples,
-        nodes_limit=smaller, seed=experiment.seed,
-    )  # fmt: skip
-    validation = examples_of(
-        store, experiment.task, "val",
-        steps_limit=experiment.steps_limit, most=experiment.validation_examples, **limits,
-    )  # fmt: skip
+    training = examples(
+        "train",
+        steps_limit=experiment.steps_limit,
+        nodes_limit=smaller,
+        most=experiment.training_examples,
+        sources=learnt,
+    )
+    validation = examples(
+        "val", steps_limit=experiment.steps_limit, most=experiment.validation_examples, sources=learnt
+    )
     log.say(
         f"{len(training):,} training examples of {training.packed.graphs:,} graphs, {len(validation):,} to "
         f"validate with, read in {time.monotonic() - started:.1f} s"
@@ -72,15 +80,22 @@ def run(
     budget = experiment.node_budget
     model.fit(Batches(training, budget, experiment.seed), Batches(validation, budget), log)
     model.save(folder, experiment=described)
-    test = examples_of(
-        store, experiment.task, "test",
-        steps_limit=experiment.test_steps_limit, most=experiment.test_examples, **limits,
-    )  # fmt: skip
+    test = examples("test", steps_limit=experiment.test_steps_limit, most=experiment.test_examples)
     evaluation = evaluate(model, test, node_budget=budget)
+    positive = int(test.labels.sum())
     result = {
         "task": experiment.task,
         "test": evaluation.scores(last=experiment.steps_limit),
         "by_steps": evaluation.by_steps(),
+        "by_source": evaluation.by_source(last=experiment.steps_limit),
+        "other_sources": evaluation.scores(
+            last=experiment.steps_limit, sources=set(store.source_names) - set(learnt)
+        ),
+        "validation": max(row["validation_f1"] for row in log.rows() if "validation_f1" in row),
+        "updates": log.updates,
+        "all_nodes_f1": 2 * positive / (positive + len(test.labels)),
+        "date": datetime.now(UTC).date().isoformat(),
+        "hardware": hardware(_device(experiment)),
         "seconds": round(log.seconds_before + time.monotonic() - started, 1),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
@@ -97,6 +112,7 @@ class _Log:
         self.name = experiment.task
         self.checkpoint: Checkpoint | None = None
         self.seconds = self.seconds_before = 0.0
+        self.updates = 0
 
     def open(self, described: Mapping[str, Any], *, resume: bool) -> None:
         """Take an empty folder, or one of the same run when it may be resumed."""
@@ -138,6 +154,7 @@ class _Log:
         )
 
     def validated(self, step: int, scores: Mapping[str, float], *, best: bool) -> None:
+        self.updates = step
         self._write({"step": step, **{f"validation_{name}": value for name, value in scores.items()}})
         line = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.say(f"step {step:,}  validation {line}{'  (best)' if best else ''}")
@@ -176,6 +193,7 @@ class _Log:
             )
         self.checkpoint = Checkpoint(arrays_from_bytes(data, self.folder / name), state)
         self.seconds = self.seconds_before = float(state["seconds"])
+        self.updates = int(state["step"])
         self.say(f"going on from step {state['step']:,}")
 
     def _cut_metrics(self, step: int) -> None:

@@ -1,0 +1,165 @@
+"""Table 4.1: which runs there are, running the rest, and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from apportion.cli import main
+from apportion.cli.reproducedataflow import dataflow
+from apportion.data.dataflow import LabelSettings, build
+from apportion.errors import InvalidSetting
+from apportion.jobs import LocalRunner
+from apportion.settings import load
+from apportion.train.dataflowpage import page, summaries
+from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
+
+EXPERIMENT = """
+task = "reachability"
+data = "elsewhere"
+device = "cpu"
+node_budget = 400
+
+[hyperparameters]
+width = 6
+steps = 3
+
+[optimisation]
+learning_rate = 1e-2
+max_steps = 10
+validate_every = 5
+"""
+PLAN = """
+seeds = [0, 1]
+
+[[rows]]
+name = "reachability"
+experiment = "small"
+goal = 0.01
+
+[[rows]]
+name = "reachability, summed"
+experiment = "small"
+seeds = [0]
+goal = 1.0
+set = ["hyperparameters.dilution=0.0"]
+
+[[rows]]
+name = "reachability"
+experiment = "small"
+sources = ["left"]
+seeds = [0]
+"""
+
+
+def program(number: int, letter: str) -> str:
+    additions = [f"  %v{i + 1} = add i32 %v{i}, {number + i}" for i in range(3 + number)]
+    last = f"  ret i32 %v{1 + number}"
+    return "\n".join([f"define i32 @{letter}(i32 %v0) {{", *additions, last, "}", ""])
+
+
+@pytest.fixture(scope="module")
+def two_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two corpora, and a plan beside it."""
+    folder = tmp_path_factory.mktemp("table")
+    for place, source in enumerate(("left", "right")):
+        (folder / source).mkdir()
+        for number in range(12):
+            (folder / source / f"{number}.ll").write_text(program(2 * number + place, source))
+    build([folder / "left", folder / "right"], folder / "store", LabelSettings())
+    (folder / "small.toml").write_text(EXPERIMENT)
+    (folder / "plan.toml").write_text(PLAN)
+    return folder
+
+
+def test_first_seeds_come_before_second_ones(two_sources: Path) -> None:
+    plan = load(TablePlan, two_sources / "plan.toml")
+    assert [(one.row.name, one.seed) for one in plan.runs()] == [
+        ("reachability", 0), ("reachability, summed", 0), ("reachability", 0), ("reachability", 1),
+    ]  # fmt: skip
+    assert len({one.folder_name for one in plan.runs()}) == 4
+
+
+def test_a_plan_needs_rows() -> None:
+    with pytest.raises(InvalidSetting, match="at least one row"):
+        TablePlan(())
+
+
+def test_a_row_without_its_store_is_refused(two_sources: Path) -> None:
+    row = TableRow("liveness", "small", labels="exact")
+    with pytest.raises(InvalidSetting, match="needs a store with exact labels"):
+        PlannedRun(row, 0).experiment(two_sources, {"reference": two_sources / "store"}, 10.0)
+
+
+def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(
+    two_sources: Path, tmp_path: Path
+) -> None:
+    plan = load(TablePlan, two_sources / "plan.toml")
+    stores = {"reference": two_sources / "store"}
+    said: list[str] = []
+    runner = LocalRunner(workers=1)
+    train_rest(plan, stores, tmp_path, runner, experiments=two_sources, say=said.append)
+    assert len(said) == 4
+    assert all("F1" in line for line in said)
+    ended = finished(plan, tmp_path)
+    assert len(ended) == 4
+    train_rest(plan, stores, tmp_path, runner, experiments=two_sources, say=said.append)
+    assert len(said) == 4
+
+    rows = summaries(plan, ended)
+    assert [row["runs"] for row in rows] == [2, 1, 1]
+    assert rows[0]["met"]
+    assert not rows[1]["met"]
+    [away] = [one for one in ended if one.run.row.elsewhere]
+    assert {part["source"] for part in away.result["by_source"]} == {"left", "right"}
+    right = next(part for part in away.result["by_source"] if part["source"] == "right")
+    assert away.result["other_sources"]["f1"] == right["f1"]
+    assert rows[2]["f1"] == right["f1"]["value"]
+
+    written = page(plan, ended)
+    assert "1 of 2 goals are met; missed: reachability, summed" in written
+    assert "| mean |" in written
+    assert "| sum |" in written
+    assert "On another source than trained on" in written
+
+
+def test_a_run_that_would_have_no_time_is_left_out(two_sources: Path, tmp_path: Path) -> None:
+    plan = load(TablePlan, two_sources / "plan.toml")
+    said: list[str] = []
+    stores = {"reference": two_sources / "store"}
+    train_rest(
+        plan, stores, tmp_path, LocalRunner(workers=1), experiments=two_sources, seconds=1, say=said.append
+    )
+    assert said
+    assert all("the time is up" in line for line in said)
+    assert finished(plan, tmp_path) == []
+
+
+def test_without_a_dataset_and_without_runs_the_command_says_what_to_do(
+    two_sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([
+            "reproduce", "dataflow", "--settings", str(two_sources / "plan.toml"), "--runs", str(tmp_path),
+            "--out", str(tmp_path / "page.md"),
+        ])  # fmt: skip
+    assert "apportion dataset dataflow" in capsys.readouterr().err
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_the_command_trains_and_prints_a_line_for_each_row(
+    two_sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = two_sources / "one.toml"
+    settings.write_text('seeds = [0]\n[[rows]]\nname = "reachability"\nexperiment = "small"\ngoal = 0.5\n')
+    dataflow(
+        settings=settings, store=two_sources / "store", runs=tmp_path / "runs", out=tmp_path / "page.md",
+        json=True,
+    )  # fmt: skip
+    [line] = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["name"] == "reachability"
+    assert "Table 4.1" in (tmp_path / "page.md").read_text()
