@@ -157,38 +157,69 @@ def _gate_gradient_kernel(
     tl.atomic_add(d_gates + at * HIDDEN + column, total, mask=wide)
 
 
+class _Launcher:
+    """A kernel whose compiled forms are launched directly.
+
+    Triton's own launch looks at every argument anew, which takes the host longer than these kernels take the
+    GPU. A compiled form serves all calls with equal constants and equally aligned tensors of the same kinds;
+    the kinds are those of `Operations`, always.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self._compiled: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, programs: int, *arguments: Any, **constants: Any) -> None:
+        """Run that many programs; constants come in the order of the kernel's parameters."""
+        key = (
+            arguments[0].device.index,
+            *constants.values(),
+            *(value.data_ptr() % 16 for value in arguments if isinstance(value, Tensor)),
+        )
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            self._compiled[key] = self.kernel[(programs,)](*arguments, **constants)
+        else:
+            compiled[(programs, 1, 1)](*arguments, *constants.values())
+
+
+_gather = _Launcher(_gather_kernel)
+_gather_heavy = _Launcher(_gather_heavy_kernel)
+_update = _Launcher(_update_kernel)
+_update_gradient = _Launcher(_update_gradient_kernel)
+_gate_gradient = _Launcher(_gate_gradient_kernel)
+
+
 class TritonOperations:
     """`Operations` by the kernels above; all tensors are contiguous and of 32-bit floats."""
 
     def gather(self, table: Tensor, gates: Tensor, plan: GatherPlan, out: Tensor) -> None:
         hidden, rows = table.shape[1], len(plan.start) - 1
-        shape: dict[str, Any] = {
-            "HIDDEN": hidden,
-            "GROUP": plan.group,
-            "STRIDE": plan.stride,
-            "COLUMNS": triton.next_power_of_2(hidden),
-        }
-        _gather_kernel[(triton.cdiv(rows, ROWS),)](
+        columns = triton.next_power_of_2(hidden)
+        _gather(
+            triton.cdiv(rows, ROWS),
             table, gates, plan.start, plan.index, plan.position, plan.weight, out, rows,
-            LIGHT=LIGHT, ROWS=ROWS, **shape,
+            HIDDEN=hidden, GROUP=plan.group, STRIDE=plan.stride, LIGHT=LIGHT, ROWS=ROWS, COLUMNS=columns,
         )  # fmt: skip
         if len(plan.chunk_row):
-            _gather_heavy_kernel[(len(plan.chunk_row),)](
+            _gather_heavy(
+                len(plan.chunk_row),
                 table, gates, plan.chunk_start, plan.chunk_end, plan.chunk_row,
-                plan.index, plan.position, plan.weight, out, CHUNK=CHUNK, **shape,
+                plan.index, plan.position, plan.weight, out,
+                HIDDEN=hidden, GROUP=plan.group, STRIDE=plan.stride, CHUNK=CHUNK, COLUMNS=columns,
             )  # fmt: skip
 
     def update(self, inputs_: Tensor, projected: Tensor, state: Tensor, out: Tensor) -> None:
         nodes, hidden = state.shape
-        _update_kernel[(triton.cdiv(nodes, ROWS),)](
-            inputs_, projected, state, out, nodes,
+        _update(
+            triton.cdiv(nodes, ROWS), inputs_, projected, state, out, nodes,
             HIDDEN=hidden, WIDTH=projected.shape[1], ROWS=ROWS, COLUMNS=triton.next_power_of_2(hidden),
         )  # fmt: skip
 
     def update_gradient(self, gradient_: Tensor, state: Tensor, gates_: Tensor, projected_: Tensor) -> None:
         nodes, hidden = state.shape
-        _update_gradient_kernel[(triton.cdiv(nodes, ROWS),)](
-            gradient_, state, gates_, projected_, nodes,
+        _update_gradient(
+            triton.cdiv(nodes, ROWS), gradient_, state, gates_, projected_, nodes,
             HIDDEN=hidden, WIDTH=projected_.shape[1], ROWS=ROWS, COLUMNS=triton.next_power_of_2(hidden),
         )  # fmt: skip
 
@@ -199,7 +230,8 @@ class TritonOperations:
         assert plan is not None
         assert edges.outgoing is not None
         if len(plan.chunk_position):
-            _gate_gradient_kernel[(len(plan.chunk_position),)](
+            _gate_gradient(
+                len(plan.chunk_position),
                 lines_, gradient, plan.line, plan.target, plan.weight, plan.chunk_start, plan.chunk_position,
                 d_gates_, HIDDEN=hidden, TILE=TILE, COLUMNS=triton.next_power_of_2(hidden),
             )  # fmt: skip

@@ -6,9 +6,9 @@ import math
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,6 +21,7 @@ from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.batch import Batch, Batches
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.model.base import Checkpoint, Model, Optimisation, Report
+from apportion.model.frames import FilledFrame, Frames
 from apportion.model.losses import loss_called
 from apportion.model.recording import Recorder
 from apportion.task import tasks
@@ -63,6 +64,19 @@ class NetworkModel(Model):
     def inputs_of(self, batch: Batch, *, gradients: bool) -> Any:
         """What the network reads of a batch, on the model's device; labels, if any, as `.labels`."""
 
+    @abstractmethod
+    def arrays_of(self, batch: Batch, *, gradients: bool) -> dict[str, NDArray[Any]]:
+        """The same as arrays of 32 bits on the host, to be poured into a frame."""
+
+    @property
+    @abstractmethod
+    def framed(self) -> bool:
+        """Whether batches are poured into frames, so that work on them can be recorded."""
+
+    @abstractmethod
+    def framed_inputs(self, frame: FilledFrame, kinds: int) -> Any:
+        """What the network reads of whatever is in a frame."""
+
     @classmethod
     def create(
         cls,
@@ -77,9 +91,17 @@ class NetworkModel(Model):
         return cls(task, vocabulary, hyperparameters, optimisation, seed, device)
 
     def predict(self, batch: Batch) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            scores: Tensor = self.network(self.inputs_of(batch, gradients=False))
-        return scores.float().cpu().numpy()
+        # not inference_mode: a frame's tensors serve training too, and its tensors could not
+        with torch.no_grad():
+            if self.framed:
+                scores: Tensor = self._answering(self.arrays_of(batch, gradients=False), batch.kinds)
+            else:
+                scores = self.network(self.inputs_of(batch, gradients=False))
+        return scores[: batch.nodes].float().cpu().numpy()
+
+    @cached_property
+    def _answering(self) -> FramedWork:
+        return FramedWork(self, self.network)
 
     def fit(self, training: Batches, validation: Batches, report: Report) -> None:
         if len(training.examples) == 0 or len(validation.examples) == 0:
@@ -104,28 +126,28 @@ class NetworkModel(Model):
         if (checkpoint := report.resumed()) is not None:
             progress = self._restore(checkpoint, optimiser)
         loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
-        recorder = Recorder()
 
         def step(inputs: Any) -> None:
             optimiser.zero_grad(set_to_none=True)
-            loss = loss_of(self.network(inputs), inputs.labels)
+            loss = loss_of(self.network(inputs), inputs.labels.long())
             loss.backward()  # type: ignore[no-untyped-call]
             if settings.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip_norm)
             optimiser.step()
             loss_sum.add_(loss.detach())
 
+        framed = FramedWork(self, step) if self.framed else None
         started = read = time.monotonic()
         spent = progress.seconds
-        for epoch, index, number, inputs in self._stream(training, progress.epoch, progress.index):
+        for epoch, index, batch, arrays in self._stream(training, progress.epoch, progress.index):
             if progress.ended(settings):
                 break
             _set_rate(optimiser, learning_rate(settings, progress.step, progress.seconds))
-            if number is None:
-                step(inputs)
+            if framed is None:
+                step(self.inputs_of(batch, gradients=True))
             else:
-                recorder(number, partial(step, inputs))
-            nodes, steps = nodes + len(inputs.labels), steps + 1
+                framed(arrays, batch.kinds)
+            nodes, steps = nodes + batch.nodes, steps + 1
             progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
             progress.seconds = spent + time.monotonic() - started
             last = settings.done(progress.step, progress.seconds) == 1.0
@@ -157,14 +179,13 @@ class NetworkModel(Model):
             progress.stale += 1
         report.validated(progress.step, scores, best=better)
 
-    def _stream(self, batches: Batches, epoch: int, index: int) -> Iterator[tuple[int, int, int | None, Any]]:
-        """Inputs from a place on without end: epoch, place within it, number of the batch, inputs.
+    def _stream(
+        self, batches: Batches, epoch: int, index: int
+    ) -> Iterator[tuple[int, int, Batch, dict[str, NDArray[Any]]]]:
+        """Batches from a place on without end: epoch, place within it, the batch, and on a GPU its arrays.
 
-        On a GPU some threads prepare the next ones while it works, and what was prepared stays on it for the
-        epochs to come while a quarter of its memory is free. The number is None for a batch that does not
-        stay.
+        On a GPU some threads prepare the next ones while it works.
         """
-        kept: dict[int, Any] = {}
 
         def places() -> Iterator[tuple[int, int, int]]:
             at, skip = epoch, index
@@ -174,30 +195,21 @@ class NetworkModel(Model):
                         yield at, place, number
                 at, skip = at + 1, 0
 
-        def prepare(number: int) -> Any:
-            if number in kept:
-                return kept[number]
+        def prepare(number: int) -> tuple[Batch, dict[str, NDArray[Any]]]:
             batch = batches.examples.batch(batches.composition[number])
-            inputs = self.inputs_of(batch, gradients=True)
-            if self.device.type == "cuda":
-                free, total = torch.cuda.mem_get_info(self.device)
-                if free > total / 4:
-                    kept[number] = inputs
-            return inputs
+            return batch, self.arrays_of(batch, gradients=True) if self.framed else {}
 
         if self.device.type == "cpu":
             for at, place, number in places():
-                yield at, place, None, prepare(number)
+                yield at, place, *prepare(number)
             return
-        waiting: deque[tuple[int, int, int, Future[Any]]] = deque()
+        waiting: deque[tuple[int, int, Future[tuple[Batch, dict[str, NDArray[Any]]]]]] = deque()
         with ThreadPoolExecutor(PREPARING) as pool:
             for at, place, number in places():
-                waiting.append((at, place, number, pool.submit(prepare, number)))
+                waiting.append((at, place, pool.submit(prepare, number)))
                 if len(waiting) > 2 * PREPARING:
-                    *where, first, future = waiting.popleft()
-                    inputs = future.result()
-                    stays = kept.get(first) is inputs
-                    yield *where, first if stays else None, inputs
+                    first_at, first_place, future = waiting.popleft()
+                    yield first_at, first_place, *future.result()
 
     def _checkpoint(self, optimiser: torch.optim.Optimizer, progress: _Progress) -> Checkpoint:
         arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
@@ -245,6 +257,25 @@ class NetworkModel(Model):
                 f"holds another network than its description: {error}", file=str(folder)
             ) from error
         return model
+
+
+class FramedWork:
+    """Some work of a model on whatever is in a frame: recorded once for each frame, then replayed."""
+
+    def __init__(self, model: NetworkModel, work: Callable[[Any], Any]) -> None:
+        self.model, self.work = model, work
+        self._recorder = Recorder()
+        self._frames: dict[int, Frames] = {}
+        self._inputs: dict[tuple[int, int], Any] = {}
+
+    def __call__(self, arrays: dict[str, NDArray[Any]], kinds: int) -> Any:
+        """What the work returns of a batch's arrays; good until the next call."""
+        frames = self._frames.setdefault(kinds, Frames(kinds, self.model.device))
+        number, frame = frames.pour(arrays)
+        key = (kinds, number)
+        if key not in self._inputs:
+            self._inputs[key] = self.model.framed_inputs(frame, kinds)
+        return self._recorder(key, partial(self.work, self._inputs[key]))
 
 
 class _Progress:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.data.batch import FLOWS, Batch
 from apportion.errors import InvalidSetting
-from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding
+from apportion.model.frames import FilledFrame
+from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding, operations_for
 from apportion.model.network import NetworkModel
-from apportion.model.propagation import Edges
+from apportion.model.propagation import Edges, TorchOperations, edge_arrays, tensor_on
 from apportion.settings import convert
 
 
@@ -46,7 +49,7 @@ class NodeInputs:
     text: Tensor  # (N,)
     selected: Tensor  # (N,) 1 for a root
     edges: Edges
-    labels: Tensor | None  # (N,)
+    labels: Tensor | None  # (N,), IGNORED where a frame has no node
 
 
 class NodeNetwork(nn.Module):
@@ -82,20 +85,44 @@ class Programl(NetworkModel):
         assert isinstance(self.network, NodeNetwork)
         return node_inputs(batch, self.device, gradients=gradients, dilution=self.network.dilution)
 
+    def arrays_of(self, batch: Batch, *, gradients: bool) -> dict[str, NDArray[Any]]:
+        assert isinstance(self.network, NodeNetwork)
+        return node_arrays(batch, gradients=gradients, dilution=self.network.dilution)
+
+    @property
+    def framed(self) -> bool:
+        # Plain torch keeps what it derives from the edges, which a frame changes under it.
+        return self.device.type == "cuda" and not isinstance(operations_for(self.device), TorchOperations)
+
+    def framed_inputs(self, frame: FilledFrame, kinds: int) -> NodeInputs:
+        return framed_node_inputs(frame, kinds)
+
 
 def node_inputs(batch: Batch, device: torch.device, *, gradients: bool, dilution: float = 1.0) -> NodeInputs:
-    """What a node network reads of a batch, on a device; see `Edges.of`."""
-    text = torch.from_numpy(batch.text)
-    root = torch.from_numpy(batch.root)
-    labels = None if batch.labels is None else torch.from_numpy(batch.labels)
-    if device.type == "cuda":
-        text, root = text.pin_memory(), root.pin_memory()
-        labels = None if labels is None else labels.pin_memory()
-    selected = torch.zeros(batch.nodes, dtype=torch.int64, device=device)
-    selected[root.to(device, non_blocking=True)] = 1
+    """What a node network reads of a batch, on a device; see `edge_arrays`."""
+    arrays = node_arrays(batch, gradients=gradients, dilution=dilution)
+    tensors = {name: tensor_on(device, values) for name, values in arrays.items()}
+    labels = tensors.get("labels")
     return NodeInputs(
-        text.to(device, non_blocking=True),
-        selected,
-        Edges.of(batch, device, gradients=gradients, dilution=dilution),
-        None if labels is None else labels.to(device, non_blocking=True).long(),
+        tensors["text"],
+        tensors["selected"],
+        Edges.of_tensors(batch.nodes, batch.kinds, tensors),
+        None if labels is None else labels.long(),
     )
+
+
+def node_arrays(batch: Batch, *, gradients: bool, dilution: float = 1.0) -> dict[str, NDArray[Any]]:
+    """The same, still on the host: arrays of 32 bits by name."""
+    selected = np.zeros(batch.nodes, np.int32)
+    selected[batch.root] = 1
+    arrays = {"text": batch.text, "selected": selected}
+    if batch.labels is not None:
+        arrays["labels"] = batch.labels.astype(np.int32)
+    return arrays | edge_arrays(batch, gradients=gradients, dilution=dilution)
+
+
+def framed_node_inputs(frame: FilledFrame, kinds: int) -> NodeInputs:
+    """What a node network reads of whatever is in a frame."""
+    tensors = frame.tensors
+    edges = Edges.of_tensors(frame.frame.nodes, kinds, tensors)
+    return NodeInputs(tensors["text"], tensors["selected"], edges, tensors.get("labels"))

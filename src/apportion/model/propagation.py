@@ -14,6 +14,7 @@ Letters for shapes: N nodes, E edges (both ways counted), H hidden, K kinds, P p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -76,6 +77,11 @@ class PositionPlan:
     chunk_position: Tensor  # (chunks,)
 
 
+GATHERED = ("start", "index", "position", "weight", "row", "chunk_start", "chunk_end", "chunk_row")
+POSITIONED = ("line", "target", "weight", "chunk_start", "chunk_position")
+"The tensors of the two plans, in the order of their fields."
+
+
 @dataclass(frozen=True, eq=False)
 class Edges:
     """A batch's edges on a device, in the orders that the passes want."""
@@ -88,30 +94,50 @@ class Edges:
 
     @classmethod
     def of(cls, batch: Batch, device: torch.device, *, gradients: bool, dilution: float = 1.0) -> Edges:
-        """The edges of `batch`; without `gradients`, only what the forward pass reads.
+        """The edges of `batch` on a device; see `edge_arrays`."""
+        arrays = edge_arrays(batch, gradients=gradients, dilution=dilution)
+        tensors = {name: tensor_on(device, values) for name, values in arrays.items()}
+        return cls.of_tensors(batch.nodes, batch.kinds, tensors)
 
-        Args:
-            dilution: a node of degree d takes the sum of its messages over d to this power: 1 is the mean, 0
-                the sum. A mean over a constant's thousand users all but erases the one that is marked.
-        """
-        kinds, lines = batch.kinds, batch.kinds + 3
-        degree = np.diff(batch.incoming.start)
-        mean = (np.maximum(degree, 1) ** -dilution).astype(np.float32)
-        slot, target = batch.incoming.index, batch.incoming.row
-        line = slot // kinds * np.int32(lines) + slot % kinds
-        weight = mean[target]
-        incoming = _gather_plan(batch.incoming, line, weight, target, 1, 1, device)
-        if not gradients:
-            return cls(batch.nodes, kinds, incoming, None, None)
-        out = batch.outgoing
-        out_line = out.row // kinds * np.int32(lines) + out.row % kinds
-        outgoing = _gather_plan(out, out.index, mean[out.index], out_line, kinds, lines, device)
-        order = np.argsort(batch.incoming.position, kind="stable")
-        position = batch.incoming.position[order].astype(np.int32)
-        bounds = _chunks_of_equal(position, GATE_CHUNK)
-        columns = (line[order], target[order], weight[order], bounds, position[bounds[:-1]])
-        by_position = PositionPlan(*(_tensor(values, device) for values in columns))
-        return cls(batch.nodes, kinds, incoming, outgoing, by_position)
+    @classmethod
+    def of_tensors(cls, nodes: int, kinds: int, tensors: Mapping[str, Tensor]) -> Edges:
+        """From tensors by the names of `edge_arrays`."""
+
+        def plan(prefix: str, group: int, stride: int) -> GatherPlan:
+            return GatherPlan(group, stride, *(tensors[f"{prefix}.{name}"] for name in GATHERED))
+
+        incoming = plan("incoming", 1, 1)
+        if "outgoing.start" not in tensors:
+            return cls(nodes, kinds, incoming, None, None)
+        by_position = PositionPlan(*(tensors[f"position.{name}"] for name in POSITIONED))
+        return cls(nodes, kinds, incoming, plan("outgoing", kinds, kinds + 3), by_position)
+
+
+def edge_arrays(batch: Batch, *, gradients: bool, dilution: float = 1.0) -> dict[str, NDArray[Any]]:
+    """The columns of `GatherPlan` and `PositionPlan`, all of 32 bits, by names like `incoming.start`.
+
+    Args:
+        gradients: without, only what the forward pass reads.
+        dilution: a node of degree d takes the sum of its messages over d to this power: 1 is the mean, 0 the
+            sum. A mean over a constant's thousand users all but erases the one that is marked.
+    """
+    kinds, lines = batch.kinds, batch.kinds + 3
+    degree = np.diff(batch.incoming.start)
+    share = (np.maximum(degree, 1) ** -dilution).astype(np.float32)
+    slot, target = batch.incoming.index, batch.incoming.row
+    line = slot // kinds * np.int32(lines) + slot % kinds
+    weight = share[target]
+    arrays = _gathered("incoming", batch.incoming, line, weight, target)
+    if not gradients:
+        return arrays
+    out = batch.outgoing
+    out_line = out.row // kinds * np.int32(lines) + out.row % kinds
+    arrays |= _gathered("outgoing", out, out.index, share[out.index], out_line)
+    order = np.argsort(batch.incoming.position, kind="stable")
+    position = batch.incoming.position[order].astype(np.int32)
+    bounds = _chunks_of_equal(position, GATE_CHUNK)
+    columns = (line[order], target[order], weight[order], bounds, position[bounds[:-1]])
+    return arrays | {f"position.{name}": values for name, values in zip(POSITIONED, columns, strict=True)}
 
 
 class Operations(Protocol):
@@ -284,15 +310,13 @@ class _Propagation(torch.autograd.Function):
         return gradient, d_w1, d_b1, d_w2, d_b2, d_gates, None, None, None
 
 
-def _gather_plan(
+def _gathered(
+    prefix: str,
     rows: Rows,
     index: NDArray[np.int32],
     weight: NDArray[np.float32],
     output: NDArray[np.int32],
-    group: int,
-    stride: int,
-    device: torch.device,
-) -> GatherPlan:
+) -> dict[str, NDArray[Any]]:
     degree = np.diff(rows.start)
     heavy = np.flatnonzero(degree > LIGHT).astype(np.int32)
     rest = degree[heavy] - LIGHT
@@ -302,8 +326,8 @@ def _gather_plan(
     chunk_start = (rows.start[chunk_row] + LIGHT + CHUNK * within).astype(np.int32)
     chunk_end = np.minimum(chunk_start + CHUNK, rows.start[chunk_row + 1]).astype(np.int32)
     position = rows.position.astype(np.int32)
-    arrays = (rows.start, index, position, weight, output, chunk_start, chunk_end, chunk_row)
-    return GatherPlan(group, stride, *(_tensor(values, device) for values in arrays))
+    columns = (rows.start, index, position, weight, output, chunk_start, chunk_end, chunk_row)
+    return {f"{prefix}.{name}": values for name, values in zip(GATHERED, columns, strict=True)}
 
 
 def _chunks_of_equal(values: NDArray[np.int32], most: int) -> NDArray[np.int32]:
@@ -313,7 +337,8 @@ def _chunks_of_equal(values: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     return np.concatenate([*inside, [len(values)]]).astype(np.int32)
 
 
-def _tensor(values: NDArray[Any], device: torch.device) -> Tensor:
+def tensor_on(device: torch.device, values: NDArray[Any]) -> Tensor:
+    """An array on a device."""
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

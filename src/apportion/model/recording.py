@@ -7,7 +7,7 @@ to run them. A CUDA graph launches them all at once.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -22,12 +22,12 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self._met: set[int] = set()
-        self._recordings: dict[int, tuple[torch.cuda.CUDAGraph, Any]] = {}
+        self._met: set[Hashable] = set()
+        self._recordings: dict[Hashable, tuple[torch.cuda.CUDAGraph, Any]] = {}
         self._pool: Any = None
         self._works = True
 
-    def __call__(self, key: int, function: Callable[[], Any]) -> Any:
+    def __call__(self, key: Hashable, function: Callable[[], Any]) -> Any:
         """What `function` returns; `key` stands for the tensors it works on."""
         if key in self._recordings:
             recording, result = self._recordings[key]

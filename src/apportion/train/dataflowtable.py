@@ -37,6 +37,8 @@ class TableRow:
     "Corpora that are learnt from; the others are then tested on apart."
     seeds: tuple[int, ...] = ()
     "Instead of the plan's."
+    late: bool = False
+    "Runs after all others: a comparison that may be left out when time ends."
     set: tuple[str, ...] = ()
 
     @property
@@ -63,7 +65,7 @@ class TablePlan:
             for row in self.rows
             for place, seed in enumerate(row.seeds or self.seeds)
         ]
-        return sorted(planned, key=lambda one: one.place)
+        return sorted(planned, key=lambda one: (one.row.late, one.place))
 
 
 @dataclass(frozen=True)
