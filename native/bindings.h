@@ -4,3 +4,6 @@
 
 void bind_llvm(nanobind::module_& module);
 void bind_analysis(nanobind::module_& module);
+void bind_hlo(nanobind::module_& module);
+void bind_kernel_count(nanobind::module_& module);
+void bind_process_trace(nanobind::module_& module);

@@ -34,4 +34,7 @@ NB_MODULE(_native, module) {
     module.def("never_falls", &never_falls, nb::arg("numbers"), "Whether each number is at least the one before it.");
     bind_llvm(module);
     bind_analysis(module);
+    bind_hlo(module);
+    bind_kernel_count(module);
+    bind_process_trace(module);
 }

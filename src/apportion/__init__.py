@@ -16,7 +16,9 @@ _PUBLIC = {
     "Source": "apportion.program.source:Source",
     "graph_of": "apportion.program:graph_of",
     "predict": "apportion.advise.predictor:predict",
-    "together": "apportion.device.together:together",
+    "together": "apportion.advise.policy:together",
+    "tune": "apportion.advise.tuning:tune",
+    "Tunable": "apportion.advise.tuning:Tunable",
     "LocalMemory": "apportion.device.base:LocalMemory",
 }
 

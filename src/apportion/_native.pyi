@@ -52,3 +52,37 @@ class Analysis:
     def init_error(self) -> str: ...
     @property
     def failure(self) -> str: ...
+
+# HLO modules: native/hlo.cpp.
+
+def hlo_arrays(
+    module: bytes, opcode_names: list[str]
+) -> (
+    str
+    | tuple[bytes, NDArray[np.uint8], NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], list[bytes]]
+): ...
+
+# Counting kernels: native/kernel_count_bind.cpp.
+
+def kernel_symbols() -> dict[str, int]: ...
+def count_kernel(
+    entry: int,
+    arguments: int,
+    global_size: tuple[int, ...],
+    local_size: tuple[int, ...],
+    offset: tuple[int, ...],
+    dimensions: int,
+    groups: list[int],
+    segment_sizes: list[int],
+    branches: int,
+    has_barrier: bool,
+    regions: list[tuple[int, int, int]],
+    most_instructions: int,
+    stack_bytes: int,
+) -> dict[str, Any]: ...
+
+# Commands under ptrace: native/process_trace.cpp.
+
+def trace_process(
+    command: list[str], input: str, step: bool, most_steps: int, burst: int, gap_us: int
+) -> dict[str, Any]: ...

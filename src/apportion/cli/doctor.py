@@ -33,6 +33,11 @@ PURPOSES = {
     "pyg": "handing graphs to PyTorch Geometric",
     "networkx": "handing graphs to NetworkX",
     "trees": "learning with decision trees",
+    "xgboost": "ranking configurations with boosted trees",
+    "jax": "turning JAX functions into graphs, and tuning them",
+    "triton": "measuring and tuning Triton kernels on a GPU",
+    "counters": "telling the instruction mix of programs, and counting what kernels do",
+    "hpctoolkit": "importing HPCToolkit's newer databases",
 }
 "What each extra is for, in words that finish the sentence 'needed for …'."
 

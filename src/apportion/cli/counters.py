@@ -1,0 +1,318 @@
+"""`apportion counters`: what this machine counts, what commands and kernels do, what other tools counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from apportion.cli.run import _sizes
+from apportion.cli.show import note, print_json, print_table, progress
+from apportion.counters import sources as known_sources
+from apportion.counters.collect import (
+    COLLECTION_SECONDS,
+    Found,
+    chosen,
+    this_system,
+)
+from apportion.counters.collect import (
+    collect as collected,
+)
+from apportion.counters.collect import (
+    probe as probed,
+)
+from apportion.counters.command import Command
+from apportion.counters.imports import ImportOptions, import_files, read_map
+from apportion.data.counters import SECONDS, TABLE_I, CounterTable, Row
+from apportion.errors import InvalidSetting, UnknownName
+
+_FLAG = Parameter(negative="")
+_LIST = Parameter(negative="")
+
+counters = App(
+    name="counters", help="Count what programs and kernels do, or import what other tools counted."
+)
+
+
+@counters.command
+def probe(*, json: Annotated[bool, _FLAG] = False) -> None:
+    """Say which counters of Table I this machine gives, and from which source, by counting something small.
+
+    Args:
+        json: print one JSON object: every counter from every source, what was counted or why not, the remedy.
+    """
+    found = probed()
+    if json:
+        entries = [{**vars(one), "problem": one.problem, "works": one.works} for one in found]
+        print_json({"counters": entries, "chosen": chosen(found)})
+        return
+    print_table(
+        ("Table I", "counter", "sources that work", "exactness", "counted"),
+        [
+            _probe_row(row, list(group))
+            for row, group in groupby(found, key=lambda one: (one.row, one.counter))
+        ],
+        title="What this machine counts",
+        right=("counted",),
+    )
+    problems = {
+        (one.source, one.problem.reason, one.problem.remedy) for one in found if one.problem is not None
+    }
+    if problems:
+        print_table(("source", "why not", "what to do"), sorted(problems), title="What it does not, and why")
+    note(f"`apportion counters collect` would use: {', '.join(chosen(found))}.")
+
+
+def _probe_row(row: tuple[str, str], group: list[Found]) -> tuple[str, str, str, str, str]:
+    working = [one for one in group if one.works]
+    return (
+        *row,
+        ", ".join(one.source for one in working) or "none",
+        ", ".join(dict.fromkeys(one.exactness for one in working)),
+        "" if not working or working[0].value is None else f"{working[0].value:.6g}",
+    )
+
+
+@counters.command
+def collect(
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    repeat: int = 1,
+    source: Annotated[tuple[str, ...], _LIST] = (),
+    out: Path | None = None,
+    seconds: float = 600.0,
+    stdin: Path = Path("/dev/null"),
+    exit_status: int = 0,
+    program: str = "",
+    size: str = "",
+    system: str = "",
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Run a command under every source that works, and say what it does; write it behind `--`.
+
+    Args:
+        command: the program and its arguments; it reads `--stdin`, and what it prints is thrown away.
+        repeat: how often it is run under each source.
+        source: use this source, and no others but those named; all that `apportion counters probe` chooses
+            when not given.
+        out: a Parquet file for the table; repeats that were finished are in it even when a later one fails.
+        seconds: the deadline of one execution, under a source that makes it slower too.
+        stdin: a file that the command reads.
+        exit_status: the one that means success.
+        program: what to call the command; the name of its executable when not given.
+        size: its input, in words; its arguments when not given.
+        system: what to call this machine; its host name when not given.
+        json: print every value as a line of JSON.
+    """
+    wanted = Command(tuple(command), stdin, seconds, exit_status)
+    for name in source:
+        if name not in known_sources:
+            raise UnknownName("counter source", name, known_sources)
+    names: Sequence[str] = source or chosen(probed())
+    note(f"Counting with {', '.join(names)}.")
+    rows: list[Row] = []
+    executions = collected(
+        wanted, names, repeats=repeat, system=system, program=program, size=size
+    )  # fmt: skip
+    try:
+        for done in executions:
+            rows += done
+            if json:
+                for row in done:
+                    print_json(row._asdict())
+    finally:
+        if rows:
+            table = CounterTable.of(rows, [this_system(system)])
+            if out is not None:
+                table.write(out)
+                note(f"{len(rows)} values are in {out}.")
+            if not json:
+                _print_collected(table)
+
+
+def _print_collected(table: CounterTable) -> None:
+    wide = table.wide()
+    exactness = {
+        (row["counter"], row["source"]): row["exactness"] for row in table.frame.iter_rows(named=True)
+    }
+    native = float(wide.column(SECONDS)[0][0])
+    values: list[tuple[str, str, str, str]] = []
+    costs: list[tuple[str, str, str]] = [("clock", f"{native:.4g}", "1.0")]
+    for position, (counter, source) in enumerate(zip(wide.counters, wide.sources, strict=True)):
+        there, value = bool(wide.mask[0, position]), float(wide.values[0, position])
+        if counter == COLLECTION_SECONDS:
+            costs.append((source, f"{value:.4g}", f"{value / native:.1f}"))
+        elif counter != SECONDS:
+            shown = (
+                f"{value:,.0f}" if there and value == int(value) else f"{value:.6g}" if there else "missing"
+            )
+            values.append((counter, shown, source, exactness[counter, source]))
+    order = [counter for counters in TABLE_I.values() for counter in counters]
+    values.sort(key=lambda row: order.index(row[0]) if row[0] in order else len(order))
+    print_table(
+        ("counter", "value", "source", "exactness"), values, title=table.frame["run"][0], right=("value",)
+    )
+    print_table(("source", "seconds", "times the command's own"), costs, title="What counting cost",
+                right=("seconds", "times the command's own"))  # fmt: skip
+
+
+@counters.command
+def kernel(
+    source: Path,
+    *,
+    global_size: Annotated[str, Parameter(name=["--global-size", "-n"])],
+    local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
+    kernel: str | None = None,
+    arg: Annotated[tuple[str, ...], _LIST] = (),
+    groups: int | None = None,
+    seed: int = 0,
+    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
+    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
+    std: str | None = None,
+    seconds: float = 120.0,
+    instructions: int = 4_000_000_000,
+    out: Path | None = None,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Count what one launch of an OpenCL kernel does, whatever the hardware: the columns of AIWC.
+
+    Args:
+        source: a file of OpenCL C.
+        global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
+        local_size: work-items of a work-group, likewise; 64 in all when not given, or what divides the range.
+        kernel: the kernel's name, where the file has several.
+        arg: as for `apportion run`: `x=float32[N]`, `x=data.npy`, `n=3.5` or `t=local:1024`.
+        groups: run so many work-groups, evenly chosen, and extrapolate; what depends on all of memory is then
+            missing.
+        seed: of the arrays that are made up.
+        define: a macro, NAME or NAME=VALUE.
+        include: a folder of headers.
+        std: the version of OpenCL C, such as CL1.2.
+        seconds: the deadline.
+        instructions: how many may be executed.
+        out: a Parquet file for the table.
+        json: print one JSON object.
+    """
+    from apportion.counters.launch import profile_file  # llvmlite and the compiler are only for kernels
+
+    profile, table = profile_file(
+        source, kernel, _sizes(global_size, "--global-size"),
+        None if local_size is None else _sizes(local_size, "--local-size"), arg, groups=groups, seed=seed,
+        standard=std, defines=define, includes=include, seconds=seconds, instructions=instructions,
+    )  # fmt: skip
+    if out is not None:
+        table.write(out)
+    if json:
+        print_json(
+            {
+                "kernel": profile.kernel,
+                "sampled": profile.sampled,
+                "counters": dict(profile.counters),
+                "opcodes": dict(profile.opcodes),
+            }
+        )
+        return
+    rows = [
+        (name, "missing" if value is None else f"{value:.6g}") for name, value in profile.counters.items()
+    ]
+    print_table(("counter", "value"), rows, title=profile.kernel, right=("value",))
+    executed = [(name, f"{count:,}") for name, count in profile.opcodes.items()]
+    print_table(("instruction", "executed"), executed, right=("executed",))
+
+
+@counters.command
+def kernels(
+    *files: Path,
+    out: Path,
+    suite: Annotated[bool, _FLAG] = False,
+    sizes: str = "4096,65536",
+    local_sizes: str = "64",
+    workloads: Path | None = None,
+    times: Path | None = None,
+    seconds: float = 120.0,
+    instructions: int = 4_000_000_000,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Count what many kernels do, into a table that a later run goes on with.
+
+    Args:
+        files: OpenCL C, or folders of `.cl` files; arguments are those that `apportion measure` uses.
+        out: the Parquet file; a journal beside it keeps what is done.
+        suite: also the problems of the bundled suite, each verified.
+        sizes: numbers of work-items, with commas between them.
+        local_sizes: work-group sizes, likewise; the suite has its own.
+        workloads: a file of workloads, one JSON object a line, as a campaign writes them.
+        times: a campaign's measurements.parquet, whose times are added to the table.
+        seconds: the deadline of one launch.
+        instructions: how many one launch may execute.
+        json: print each launch as a line of JSON.
+    """
+    from apportion.counters import workloads as batch  # llvmlite and the compiler are only for kernels
+    from apportion.counters.kernels import CountLimits
+
+    items = batch.items_from(files, suite, _numbers(sizes), _numbers(local_sizes), workloads)
+    limits = CountLimits(seconds=seconds, instructions=instructions)
+    failures = 0
+    for one in progress(
+        batch.count_all(items, out, limits=limits), label="Counting", total=len(items), quiet=json
+    ):
+        failures += bool(one.failure)
+        if json:
+            print_json({"name": one.name, "values": len(one.rows), "failure": one.failure})
+        elif one.failure:
+            note(f"{one.name}: {one.failure}")
+    table = CounterTable.read(out)
+    if times is not None:
+        table = table.joined(batch.times_of(times))
+        table.write(out)
+    runs = table.frame["run"].n_unique()
+    note(f"{runs} launches are in {out}; {failures} failed now, and are in its journal with their reasons.")
+
+
+@counters.command(name="import")
+def import_(
+    *files: Path,
+    out: Path,
+    format: str = "auto",
+    map: Path | None = None,
+    program: str = "",
+    system: str = "",
+    size: str = "",
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Import what other tools counted: all files or, when one is malformed, none.
+
+    Args:
+        files: of `perf stat -j`, PAPI's high-level interface, Caliper, HPCToolkit (a folder), `ncu --csv`, or
+            plain CSV.
+        out: the Parquet file; rows are added to what it holds already.
+        format: auto, perf, papi, caliper, hpctoolkit, ncu or csv.
+        map: a file of TOML: [counters] renames counters, [columns] says what the columns of a CSV are,
+            [seconds] which of them are times and in what unit.
+        program: what to call the program, where the files do not say.
+        system: what to call the machine, likewise.
+        size: the input, likewise.
+        json: print one JSON object.
+    """
+    if not files:
+        raise InvalidSetting("There is nothing to import: give files")
+    table = import_files(files, ImportOptions(program, system, size, read_map(map)), format)
+    if out.exists():
+        table = CounterTable.read(out).joined(table)
+    table.write(out)
+    summary = {"rows": len(table.frame)}
+    summary |= {f"{name}s": table.frame[name].n_unique() for name in ("run", "counter", "system")}
+    if json:
+        print_json({**summary, "out": out})
+    else:
+        print_table(("", "number"), list(summary.items()), right=("number",))
+        note(f"They are in {out}.")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidSetting(f"Sizes are numbers with commas between them, not {text!r}") from None

@@ -1,0 +1,55 @@
+"""The code in an object file (ELF, 64 bits), by the addresses that the file itself uses."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+_LOADED, _EXECUTABLE = 1, 1
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectFile:
+    """What a file would put into memory."""
+
+    data: bytes
+    segments: tuple[tuple[int, int, int, bool], ...]
+    "Address, place in the file, size, and whether it is code; of each part that is loaded."
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self | None:
+        """The file, or None when it is not there or no such file."""
+        try:
+            data = Path(path).read_bytes()
+            if data[:5] != b"\x7fELF\x02":
+                return None
+            order = "<" if data[5] == 1 else ">"
+            (table,) = struct.unpack_from(f"{order}Q", data, 32)
+            size, count = struct.unpack_from(f"{order}2H", data, 54)
+            segments = []
+            for number in range(count):
+                kind, flags, place, address, _, length = struct.unpack_from(
+                    f"{order}2I4Q", data, table + number * size
+                )
+                if kind == _LOADED:
+                    segments.append((address, place, length, bool(flags & _EXECUTABLE)))
+        except (OSError, struct.error):
+            return None
+        return cls(data, tuple(segments))
+
+    def at(self, address: int, size: int) -> bytes:
+        """The bytes at an address; fewer at the end of a segment, none where nothing is loaded."""
+        for start, place, length, _ in self.segments:
+            if start <= address < start + length:
+                begin = place + address - start
+                return self.data[begin : min(begin + size, place + length)]
+        return b""
+
+    def code(self) -> Iterator[bytes]:
+        """Each part that can be executed."""
+        for _, place, length, executable in self.segments:
+            if executable:
+                yield self.data[place : place + length]

@@ -1,0 +1,122 @@
+"""Counters of many kernels: a journal that only grows, and runs that times can be joined to."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from apportion.counters.kernels import CountLimits
+from apportion.counters.workloads import SuiteItem, count_all, counted, items_from, run_of, times_of
+from apportion.data.counters import AIWC, CounterTable
+from apportion.errors import InvalidSetting, MalformedInput
+
+pytest.importorskip("llvmlite")
+pytest.importorskip("ziglang")
+
+SCALE = "__kernel void scale(__global float* x, float a) { size_t i = get_global_id(0); x[i] *= a; }"
+BROKEN = "__kernel void broken(__global float* x) { x[(size_t)(x[get_global_id(0)] * 1e9f)] = 1; }"
+
+
+def test_what_is_counted_is_not_counted_again_and_failures_are_kept(tmp_path):
+    (tmp_path / "scale.cl").write_text(SCALE)
+    (tmp_path / "broken.cl").write_text(BROKEN)
+    out = tmp_path / "counters.parquet"
+    items = items_from([tmp_path], True, (64,), (64,))
+    chosen = [item for item in items if not isinstance(item, SuiteItem) or item.problem == "triad"]
+    found = list(count_all(chosen, out, limits=CountLimits(seconds=60)))
+    assert len(found) == 3
+    assert [bool(one.failure) for one in sorted(found, key=lambda one: one.name)] == [False, True, False]
+    assert list(count_all(chosen, out, limits=CountLimits(seconds=60))) == []
+    table = CounterTable.read(out)
+    assert set(table.frame["program"]) == {"scale", "triad"}
+    assert set(AIWC) <= set(table.frame["counter"])
+    assert set(table.frame["system"]) == {""}
+    # A line that a kill cut short is dropped, and its item counted again.
+    journal = tmp_path / "counters.jsonl"
+    journal.write_text(journal.read_text()[:-20])
+    assert len(list(count_all(chosen, out, limits=CountLimits(seconds=60)))) == 1
+
+
+def test_times_of_a_campaign_name_the_same_runs(tmp_path):
+    (tmp_path / "scale.cl").write_text(SCALE)
+    (item,) = items_from([tmp_path / "scale.cl"], False, (64,), (64,))
+    rows = counted(item, limits=CountLimits()).rows
+    point = {
+        "source": "scale.cl", "suite": "", "digest": item.workload.digest, "kernel": "scale", "global_size": "64",
+        "local_size": "64", "device": "gpu", "device_name": "H200", "seconds": 2e-3, "kernel_seconds": 1e-3,
+    }  # fmt: skip
+    failed = {**point, "device": "cpu", "device_name": "Xeon", "seconds": None, "kernel_seconds": None}
+    pl.DataFrame([point, failed]).write_parquet(tmp_path / "measurements.parquet")
+    times = times_of(tmp_path / "measurements.parquet", {"gpu": "h200"})
+    assert times.times().systems == ("h200",)
+    assert times.times("kernel_seconds").seconds.tolist() == [[1e-3]]
+    table = CounterTable.of(rows).joined(times)
+    assert table.frame["run"].n_unique() == 1
+    assert table.frame["run"][0] == run_of(item.workload.digest, "scale", "64", "64")
+    assert table.systems["h200"].kind == "gpu"
+
+
+def test_times_of_several_systems_keep_every_repeat(tmp_path):
+    point = {
+        "system": "1 core", "suite": "apportion", "name": "canny-canny_smooth", "kernel": "canny_smooth",
+        "digest": "d", "global_size": "64x64", "local_size": "8x8", "repeat": 0, "seconds": 3.0,
+        "kernel_seconds": 2.0,
+    }  # fmt: skip
+    points = [point, {**point, "repeat": 1, "seconds": 5.0}, {**point, "system": "gpu", "seconds": 1.0}]
+    pl.DataFrame(points).write_parquet(tmp_path / "systems.parquet")
+    table = times_of(tmp_path / "systems.parquet")
+    assert table.times().systems == ("1 core", "gpu")
+    assert table.times().seconds.tolist() == [[4.0, 1.0]]
+    assert set(table.frame["program"]) == {"canny"}
+    assert {name: system.kind for name, system in table.systems.items()} == {"1 core": "cpu", "gpu": "gpu"}
+
+
+def test_a_table_without_the_columns_of_a_campaign_is_refused(tmp_path):
+    pl.DataFrame({"seconds": [1.0]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(MalformedInput, match="lacks the column 'device'"):
+        times_of(tmp_path / "other.parquet")
+
+
+def test_workloads_can_be_read_from_a_file(tmp_path):
+    path = tmp_path / "workloads.jsonl"
+    workload = {"name": "s", "suite": "", "kernel": "scale", "options": "", "source": SCALE,
+                "cases": [[[64], [32], ["float32[64]=range", "float32:2"]]]}  # fmt: skip
+    path.write_text(json.dumps(workload) + "\n")
+    (item,) = items_from([], False, (64,), (64,), path)
+    (rows,) = [counted(item, limits=CountLimits()).rows]
+    values = {row.counter: row.value for row in rows}
+    assert values["workitems"] == 64
+    assert values["work_group_size"] == 32
+    path.write_text("{}\n")
+    with pytest.raises(MalformedInput, match=r"workloads\.jsonl:1: "):
+        items_from([], False, (64,), (64,), path)
+
+
+def test_a_problem_that_is_not_there_is_a_failure_of_its_own():
+    assert "No problem called 'triode'" in counted(SuiteItem("triode", 64), limits=CountLimits()).failure
+
+
+def test_nothing_to_count_is_said():
+    with pytest.raises(InvalidSetting, match="There is nothing to count"):
+        items_from([], False, (64,), (64,))
+
+
+def test_random_contents_are_those_of_a_campaign():
+    pytest.importorskip("pyopencl")
+    from apportion.counters.workloads import _contents
+    from apportion.device.visiting import Pool
+    from apportion.device.workload import read_word
+
+    words = (
+        "float32[100]=random",
+        "int32[50]=below:7",
+        "uint8[9]=random",
+        "float64[5]=ones",
+        "int16[6]=range",
+    )
+    for position, word in enumerate(map(read_word, words)):
+        held = Pool().take(position, word, False).data.view(word.dtype)
+        np.testing.assert_array_equal(_contents(position, word), held)
