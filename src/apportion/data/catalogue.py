@@ -60,6 +60,8 @@ _CUMMINS = (
     "datasets/opencl/device_mapping/"
 )
 
+_AIWC = "export full_dat.Rda of the authors' artefact as docs/howto/relative-performance.md says"
+
 CATALOGUE = {
     dataset.name: dataset
     for dataset in (
@@ -85,6 +87,20 @@ CATALOGUE = {
                     by_hand="take the archive kernels_ir of the device-mapping experiment at "
                     "https://github.com/IITH-Compilers/IR2Vec",
                 ),
+            ),
+        ),
+        Dataset(
+            "aiwc",
+            "100 OpenCL kernels with inputs, 31 architecture-independent counters each, timed on 15 devices",
+            "Johnston et al., OpenCL Performance Prediction using Architecture-Independent Features, 2018",
+            "MIT",
+            tuple(
+                File(name, sha256, by_hand=_AIWC)
+                for name, sha256 in (
+                    ("aiwc_tidy.parquet", "2638480fed129559a7f089fba81db9930c1722a7dbe0c8eb3b33207952e0f16f"),
+                    ("aiwc_runs.parquet", "f191b4e3887a4d22c667378c029e2da623e0f3f365952392d39c960395ce67cb"),
+                    ("aiwc_devices.csv", "80da75392e04265a6135969fb89312ecf2269b5a53162e7de97e5fefcbd34b01"),
+                )
             ),
         ),
     )

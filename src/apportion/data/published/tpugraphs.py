@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from apportion.data.npz import Member, NpzFile
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.hlo import HloGraph, graph_of_hlo
+from apportion.program.hlotext import is_hlo_text, module_of_text
 
 NODE_FEATURES, LAYOUT_FEATURES, TILE_FEATURES, OPCODES = 140, 18, 24, 120
 SIDES = ("train", "valid", "test")
@@ -199,6 +200,11 @@ def read_graph(file: NpzFile) -> TensorGraph:
 
 def write(path: Path, file: LayoutFile | TileFile) -> None:
     """Write a file as published: the same arrays in the same types."""
+    np.savez_compressed(path, allow_pickle=False, **published_arrays(file))
+
+
+def published_arrays(file: LayoutFile | TileFile) -> dict[str, NDArray[Any]]:
+    """The arrays of a file by their published names."""
     graph = file.graph
     arrays: dict[str, NDArray[Any]] = {
         "node_opcode": graph.node_opcode, "node_feat": graph.node_feat, "edge_index": graph.edge_index,
@@ -209,11 +215,11 @@ def write(path: Path, file: LayoutFile | TileFile) -> None:
     else:
         arrays |= {"config_feat": file.config_feat}
         arrays |= {"config_runtime_normalizers": file.config_runtime_normalizers}
-    np.savez_compressed(path, allow_pickle=False, **arrays)
+    return arrays
 
 
-def featurise_file(module: Path, out: Path) -> HloGraph:
-    """Write the graph of a serialized HLO module as the arrays that a layout file has for its graph.
+def graph_of_file(module: Path) -> HloGraph:
+    """The graph of an HLO module in a file: serialized, or as text.
 
     Raises:
         UnreadableFile, MalformedInput: there is no such file, or it is no module.
@@ -222,14 +228,19 @@ def featurise_file(module: Path, out: Path) -> HloGraph:
         data = module.read_bytes()
     except OSError as error:
         raise UnreadableFile(f"Cannot read {module}: {error.strerror}") from error
-    graph = graph_of_hlo(data, name=str(module))
+    if is_hlo_text(data):
+        data = module_of_text(data.decode("utf-8", "replace"), name=str(module))
+    return graph_of_hlo(data, name=str(module))
+
+
+def write_graph(graph: HloGraph, out: Path) -> None:
+    """Write a graph as the arrays that a layout file has for its graph."""
     with out.open("wb") as file:
         np.savez_compressed(
             file, allow_pickle=False, node_opcode=graph.node_opcode, node_feat=graph.node_feat,
             edge_index=graph.edge_index, node_splits=graph.node_splits[None],
             node_config_ids=graph.configurable,
         )  # fmt: skip
-    return graph
 
 
 def read(

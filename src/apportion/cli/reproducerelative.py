@@ -1,0 +1,103 @@
+"""`apportion reproduce relative-performance`: the second seed's table and figures, made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.advise.relative import UNFAMILIAR, WEIGHTS
+from apportion.cli.show import note, print_json, print_table
+from apportion.data.catalogue import check, dataset_called, instructions
+from apportion.data.counters import AIWC, CounterTable
+from apportion.data.published.aiwc import read
+from apportion.errors import UnknownName, UnreadableFile
+from apportion.settings import load
+from apportion.task.relative_performance import MEASURES, as_json
+from apportion.train.relative import PROTOCOLS, Comparison, run, scores
+from apportion.train.relativefew import few_samples
+from apportion.train.relativepage import Set, page
+from apportion.train.relativeship import model_of, trust_of
+from apportion.train.relativestack import stacked_scores
+from apportion.train.relativetable import RelativeTable, table_of
+
+
+def relative_performance(
+    *,
+    settings: Path = Path("experiments/relative-performance.toml"),
+    data: Path | None = None,
+    measured: Path | None = None,
+    profiled: str | None = None,
+    results: Path = Path("runs/reproduce/relative-performance.jsonl"),
+    out: Path = Path("docs/results/relative-performance.md"),
+    ship: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Compare predictors of relative performance on AIWC, and on runs of one's own.
+
+    What is finished is not run again.
+
+    Args:
+        settings: the experiment's TOML file.
+        data: the folder of the AIWC files; by default what `apportion data path aiwc` says.
+        measured: a table of counters with AIWC's columns and times on systems of one's own.
+        profiled: the system of `measured` on which runs are timed; by default its first.
+        results: where finished folds are kept.
+        out: where the page goes; its figures go to a folder of the same name beside it.
+        ship: write the model that `apportion relative predict` uses, too.
+        json: print one line of JSON per predictor and split.
+    """
+    comparison = load(Comparison, settings)
+    everything = _aiwc(data)
+    sets = {"aiwc": _set("AIWC, four systems", comparison, everything, results)}
+    model = model_of(everything, systems=comparison.systems, profiled=comparison.profiled)
+    trust = trust_of(model, systems=comparison.systems, profiled=comparison.profiled, unfamiliar=UNFAMILIAR)
+    sets["aiwc"] = replace(sets["aiwc"], few=few_samples(everything, report=note), trust=trust)
+    if ship:
+        model.save(WEIGHTS)
+        note(f"The model is in {WEIGHTS}")
+    if measured:
+        own = table_of(CounterTable.read(measured), name=measured.stem, counters=AIWC)
+        chosen = profiled or own.systems[0]
+        if chosen not in own.systems:
+            raise UnknownName("system", chosen, own.systems)
+        mine = replace(comparison, systems=own.systems, profiled=chosen)
+        sets["own"] = _set("Runs of our own", mine, own, results)
+    text, figures = page(sets, out.stem)
+    folder = out.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, svg in figures.items():
+        (folder / name).write_text(svg)
+    out.write_text(text)
+    note(f"The page is {out}")
+    _print(sets, json)
+
+
+def _set(title: str, comparison: Comparison, everything: RelativeTable, results: Path) -> Set:
+    note(f"{everything.name}: {len(everything.runs)} runs, {everything.left_out} incomplete")
+    answers = run(comparison, everything, results, report=note)
+    return Set(title, comparison, everything, answers, stacked_scores(everything.on(comparison.systems)))
+
+
+def _aiwc(data: Path | None) -> RelativeTable:
+    dataset = dataset_called("aiwc")
+    for condition in check(dataset, data):
+        if condition.state != "good":
+            raise UnreadableFile(
+                f"{condition.path}: {condition.state}. To get it, {instructions(condition)}."
+            )
+    return table_of(read(data or dataset.folder), name="aiwc", counters=AIWC)
+
+
+def _print(sets: dict[str, Set], json: bool) -> None:
+    for short, one in sets.items():
+        for protocol in PROTOCOLS:
+            found = {a.row: scores(a, one.table, samples=200) for a in one.answers if a.protocol == protocol}
+            if json:
+                for row, measures in found.items():
+                    print_json({"set": short, "split": protocol, "row": row, **as_json(measures)})
+                continue
+            rows = [(row, *(f"{measures[m].value:.2f}" for m in MEASURES)) for row, measures in found.items()]
+            print_table(("predictor", *MEASURES), rows, title=f"{one.title}, {protocol}", right=MEASURES)
