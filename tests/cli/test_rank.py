@@ -104,7 +104,9 @@ def test_a_recorded_file_is_tuned(tmp_path, capsys):
 def test_what_cannot_be_scored_says_why(folder, capsys):
     store = folder / "store"
     said(capsys, "rank", "pack", folder / "npz", "--out", store)
-    assert "Give either a file of --scores or a --baseline" in refused(capsys, "rank", "score", store)
+    assert "Give one of: a file of --scores, a trained --model, a --baseline" in refused(
+        capsys, "rank", "score", store
+    )
     untold = refused(capsys, "rank", "score", store, "--baseline", "random", "--side", "test")
     assert "its runtimes are all zero, as in a test file" in untold
     none = refused(capsys, "rank", "score", store, "--baseline", "random", "--side", "train")
@@ -127,3 +129,64 @@ def test_one_configuration_cannot_be_ranked_and_a_damaged_file_is_named(tmp_path
     damaged = refused(capsys, "rank", "pack", tmp_path / "layout", "--out", tmp_path / "store")
     assert "lonely.npz: it is no NPZ archive, or was cut short" in damaged
     assert damaged.count("\n") == 1
+
+
+LEARNED = """
+data = "unknown"
+model = "{model}"
+collections = {collections}
+[hyperparameters]
+{hyperparameters}
+"""
+
+
+def test_rankers_are_trained_with_seeds_evaluated_and_answer_for_their_collections(
+    folder, capsys, monkeypatch
+):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(folder)
+    for collection in tpugraphs.COLLECTIONS:
+        place = folder / "npz" / collection.replace(":", "/") / "train"
+        place.mkdir(parents=True)
+        tpugraphs.write(place / "h.npz", tile() if collection == "tile:xla" else layout(30))
+    said(capsys, "rank", "pack", folder / "npz", "--out", "store")
+    layouts = str(list(tpugraphs.COLLECTIONS[:4]))
+    ridge = LEARNED.format(model="ridge", collections=layouts, hyperparameters="measured = 9")
+    chance = LEARNED.format(model="random", collections='["tile:xla"]', hyperparameters="")
+    Path("layouts.toml").write_text(ridge)
+    Path("tiles.toml").write_text(chance)
+    words = ("rank", "train", "layouts.toml", "--data", "store", "--json")
+    found = json.loads(said(capsys, *words, "--seeds", 2))
+    entry = found["collections"]["layout:nlp:random"]
+    assert (entry["graphs"], entry["seeds"]) == (1, 2)
+    assert entry["measures"]["opa"]["value"] > 0.9
+    assert json.loads(said(capsys, *words, "--seeds", 2, "--resume")) == found
+    assert "holds a run already" in refused(capsys, *words, "--seeds", 2)
+    runs = ("runs/layouts/seed-0", "runs/layouts/seed-1")
+    table = said(capsys, "rank", "evaluate", "store", *runs, "--collection", "layout:xla:random")
+    assert "95 % over graphs and seeds" in table
+    said(capsys, "rank", "train", "tiles.toml", "--data", "store")
+    both = ("--model", runs[0], "--model", "runs/tiles")
+    scored = json.loads(said(capsys, "rank", "score", "store", *both, "--json"))
+    assert len(scored["collections"]) == 5
+    assert scored["competition_total"] is not None
+    alone = refused(capsys, "rank", "score", "store", "--model", runs[0])
+    assert "No model that was given was trained with tile:xla" in alone
+
+
+def test_a_trained_ranker_answers_the_competition(folder, capsys, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(folder)
+    place = folder / "npz" / "layout/xla/random" / "train"
+    place.mkdir(parents=True)
+    tpugraphs.write(place / "h.npz", layout(30))
+    said(capsys, "rank", "pack", folder / "npz" / "layout" / "xla" / "random", "--out", "store")
+    Path("one.toml").write_text(
+        'data = "store"\ndevice = "cpu"\n[hyperparameters.network]\nwidth = 8\n'
+        "[optimisation]\nmax_steps = 3\nvalidate_every = 3\n"
+    )
+    said(capsys, "rank", "train", "one.toml")
+    said(capsys, "rank", "submit", "store", "--model", "runs/one", "--out", "answers.csv")
+    line = Path("answers.csv").read_text().splitlines()[1]
+    assert line.startswith("layout:xla:random:g,")
+    assert sorted(map(int, line.split(",")[1].split(";"))) == list(range(25))

@@ -24,7 +24,16 @@ def list_mle(scores: Tensor, targets: Tensor) -> Tensor:
     return (left - ordered).mean()
 
 
-_LOSSES: dict[str, Loss] = {"cross-entropy": F.cross_entropy, "list-mle": list_mle}
+def pairwise_hinge(scores: Tensor, targets: Tensor) -> Tensor:
+    """How far each pair is from being in order with a margin of 1; scores (N, 1) are low for fast."""
+    slower = targets[:, None] > targets[None, :]
+    lead = scores - scores.T
+    return torch.where(slower, F.relu(1 - lead), 0.0).sum() / slower.sum().clamp(min=1)
+
+
+_LOSSES: dict[str, Loss] = {
+    "cross-entropy": F.cross_entropy, "list-mle": list_mle, "pairwise-hinge": pairwise_hinge
+}  # fmt: skip
 
 
 def loss_called(name: str) -> Loss:

@@ -108,11 +108,26 @@ def fastest_first(score: NDArray[Any]) -> NDArray[np.int64]:
 
 def over_graphs(values: Sequence[float], *, samples: int = 1000, seed: int = 0) -> Interval:
     """The mean of a measure over graphs, with the middle 95 % of what resampled graphs give."""
-    if not len(values):
+    return over_graphs_and_seeds([values], samples=samples, seed=seed)
+
+
+def over_graphs_and_seeds(
+    values: Sequence[Sequence[float]], *, samples: int = 1000, seed: int = 0
+) -> Interval:
+    """The mean of a measure (seeds × graphs), with the middle 95 % of what resampled seeds and graphs give.
+
+    Raises:
+        InvalidSetting: there is none, or the seeds are of different graphs.
+    """
+    if not len(values) or not len(values[0]):
         raise InvalidSetting("There is nothing to average: no graph was given")
+    if len({len(row) for row in values}) > 1:
+        raise InvalidSetting("Each seed must have ranked the same graphs")
     array = np.asarray(values, np.float64)
     random = np.random.default_rng(seed)
-    drawn = array[random.integers(0, len(array), (samples, len(array)))].mean(axis=1)
+    seeds = random.integers(0, len(array), (samples, len(array)))
+    graphs = random.integers(0, array.shape[1], (samples, array.shape[1]))
+    drawn = array[seeds[:, :, None], graphs[:, None, :]].mean(axis=(1, 2))
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Interval(float(array.mean()), float(low), float(high))
 

@@ -6,19 +6,19 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.artifact import read_description
 from apportion.data.configurations import StoredGraph
-from apportion.data.packing import pack
-from apportion.data.published.tpugraphs import COLLECTIONS, PublishedFile
+from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.model.ridge import Tuned, TuningPlan, tune
+from apportion.model.ranking import load_ranker
+from apportion.model.ridge import RidgeRanker, RidgeSettings
 from apportion.task.metrics import Interval
-from apportion.task.ranking import agreement, competition_total, over_graphs, slowdown, tile_score
+from apportion.task.ranking import agreement, competition_total, over_graphs_and_seeds, slowdown, tile_score
 from apportion.task.submission import Asked
 
 Scorer = Callable[[StoredGraph], NDArray[Any]]
@@ -68,22 +68,32 @@ def rank_graphs(graphs: Iterable[StoredGraph], scorer: Scorer) -> list[RankedGra
     return [ranked(graph, scorer(graph)) for graph in graphs]
 
 
-def summary(results: Sequence[RankedGraph]) -> dict[str, Any]:
-    """Means over the graphs of each collection with intervals, and the total where all five are there."""
-    if not results:
+def summary(*seeds: Sequence[RankedGraph]) -> dict[str, Any]:
+    """Means over the graphs of each collection with intervals, and the total where all five are there.
+
+    Args:
+        seeds: the same graphs ranked by one ranker, or by several that differ in their seed: intervals are
+            then over graphs and seeds. Pairs and tied scores are those of one seed, the first.
+
+    Raises:
+        InvalidSetting: there is no graph, or seeds ranked different ones.
+    """
+    if not seeds or not seeds[0]:
         raise InvalidSetting("There is no graph to rank: see which there are with `apportion rank show`")
+    if len({tuple((result.collection, result.name) for result in results) for results in seeds}) > 1:
+        raise InvalidSetting("Each seed must have ranked the same graphs")
     collections: dict[str, Any] = {}
     for name in COLLECTIONS:
-        own = [result for result in results if result.collection == name]
-        if own:
+        own = [[result for result in results if result.collection == name] for results in seeds]
+        if own[0]:
             measures = {
-                measure: over_graphs([result.measures[measure] for result in own])
+                measure: over_graphs_and_seeds([[one.measures[measure] for one in row] for row in own])
                 for measure in MEASURES
-                if measure in own[0].measures
+                if measure in own[0][0].measures
             }
             collections[name] = {
-                "graphs": len(own), "pairs": sum(result.pairs for result in own),
-                "tied_scores": sum(result.tied_scores for result in own), "measures": measures,
+                "graphs": len(own[0]), "seeds": len(own), "pairs": sum(result.pairs for result in own[0]),
+                "tied_scores": sum(result.tied_scores for result in own[0]), "measures": measures,
             }  # fmt: skip
     means = {name: _official(name, entry["measures"]).value for name, entry in collections.items()}
     total = competition_total(means) if len(means) == len(COLLECTIONS) else None
@@ -121,15 +131,25 @@ def by_chance(seed: int = 0) -> Scorer:
 
 def by_measuring(budget: int, seed: int = 0) -> Scorer:
     """Scores of the within-graph ridge after measuring a few configurations of the graph itself."""
+    return RidgeRanker(RidgeSettings(budget, seed)).scores
+
+
+def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
+    """Scores of trained rankers: a graph's come from the first that was trained with its collection.
+
+    Raises:
+        UnreadableFile, MalformedInput: a folder has no ranker.
+    """
+    loaded = []
+    for folder in folders:
+        settings = read_description(folder).experiment.get("settings", {})
+        loaded.append((settings.get("collections") or COLLECTIONS, load_ranker(folder, device=device)))
 
     def scores(graph: StoredGraph) -> NDArray[Any]:
-        if graph.collection == "tile:xla":
-            raise InvalidSetting(
-                "Tiles have no options that configurations share; rank layout graphs by ridge"
-            )
-        truth = graph.truth
-        codes = np.asarray(graph.codes)
-        return tune(codes, graph.option_counts, lambda i: truth[i], TuningPlan(budget), seed=seed).scores
+        for collections, ranker in loaded:
+            if graph.collection in collections:
+                return ranker.scores(graph)
+        raise InvalidSetting(f"No model that was given was trained with {graph.collection}: name one more")
 
     return scores
 
@@ -138,59 +158,6 @@ def asked(graph: StoredGraph) -> Asked:
     """What the competition wants to know of a graph: all configurations of its file, duplicates included."""
     group = graph.arrays.get("config_group")
     return Asked(graph.collection, graph.name, graph.configurations if group is None else len(group))
-
-
-@dataclass(frozen=True, eq=False)
-class RecordedTuning:
-    """What tuning on recorded runtimes found, and how that compares with all that was recorded."""
-
-    best: int
-    "The configuration that it would choose, as the file numbers them."
-    runtime_ns: float
-    slowdown: float
-    "Of that over the fastest recorded."
-    measured: int
-    distinct: int
-    "How many different configurations there are."
-    tau_b: float
-    "Over the configurations that were not measured."
-    opa: float
-    pairs: int
-
-
-def tune_recorded(path: Path, plan: TuningPlan, seeds: Sequence[int]) -> list[RecordedTuning]:
-    """Tune a recorded layout file as if it were measured now, once for each seed.
-
-    Equal configurations are one, whose runtime is the mean of its recordings.
-
-    Raises:
-        UnreadableFile, MalformedInput: the file is not a layout file as published.
-        InvalidSetting: its runtimes are not known, or there are too few configurations.
-    """
-    with TemporaryDirectory() as folder:
-        store = pack([PublishedFile(path, COLLECTIONS[1], "valid")], Path(folder), deduplicate=True)
-        graph = store.graph(0)
-        truth, codes = graph.truth, np.array(graph.codes)
-        if len(codes) <= plan.budget + 1:
-            raise InvalidSetting(
-                f"{path} has {len(codes)} different configurations: a budget of {plan.budget} leaves none"
-            )
-        return [
-            _compared(graph, truth, tune(codes, graph.option_counts, lambda i: truth[i], plan, seed=seed))
-            for seed in seeds
-        ]
-
-
-def _compared(graph: StoredGraph, truth: NDArray[np.float64], tuned: Tuned) -> RecordedTuning:
-    rest = np.ones(len(truth), np.bool_)
-    rest[tuned.measured] = False
-    pairs = agreement(truth[rest], tuned.scores[rest])
-    first = int(np.argmax(graph.arrays["config_group"] == tuned.best))
-    runtime = float(truth[tuned.best])
-    return RecordedTuning(
-        first, runtime, runtime / float(truth.min()) - 1, len(tuned.measured), len(truth),
-        pairs.tau_b, pairs.opa, pairs.pairs,
-    )  # fmt: skip
 
 
 def _official(collection: str, measures: dict[str, Interval]) -> Interval:

@@ -1,0 +1,157 @@
+"""`apportion rank collect` and `featurise`: TpuGraphs' files made on this machine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from apportion.advise.collectionpage import collection_page
+from apportion.cli.show import note, print_json, print_table, progress
+from apportion.collect import collectors
+from apportion.collect.base import CollectOptions
+from apportion.data.published import tpugraphs
+from apportion.program.hlo import graph_of_hlo
+from apportion.program.jaxhlo import function_of, hlo_of, spec_of
+
+_Json = Annotated[bool, Parameter(negative="")]
+
+
+def collect(
+    what: Literal["triton", "blocked", "layout", "xla-gemm"],
+    *,
+    out: Path,
+    graphs: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    configurations: int = CollectOptions.configurations,
+    shapes: int | None = None,
+    rounds: int = CollectOptions.rounds,
+    seconds: float = CollectOptions.seconds,
+    seed: int = 0,
+    workers: int | None = None,
+    compile_seconds: float | None = None,
+    compile_only: Annotated[bool, Parameter(negative="")] = False,
+    json: _Json = False,
+) -> None:
+    """Measure configurations of kernels on this machine, every repeat kept, in TpuGraphs' form.
+
+    Rounds are interleaved: every configuration once, in an order drawn anew, then all of them again. The same
+    command after an interruption goes on where it was. A wrong or failing configuration is kept with its
+    reason and left out of what is ranked.
+
+    Args:
+        what: Triton kernels' tiles on a GPU; tiles of blocked C kernels on this CPU; layouts of JAX programs
+            on this CPU; tiles of XLA's matrix products on a GPU.
+        out: The folder: runs/ has everything, tile/ or layout/ the published form.
+        graphs: Families of kernels, or names of graphs; all when none is given.
+        configurations: Of each graph, at most.
+        shapes: Of each family, the first so many.
+        rounds: How often each configuration is measured.
+        seconds: What the rounds of one graph may take.
+        seed: Draws configurations, data and orders.
+        workers: Processes that compile.
+        compile_seconds: What compiling may take in all; what is not compiled then is left out.
+        compile_only: Compile Triton's kernels, which needs no GPU, and measure nothing.
+        json: Print every graph as a line of JSON.
+    """
+    options = CollectOptions(graphs, configurations, shapes, rounds, seconds, seed, workers, compile_seconds)
+    if compile_only:
+        _compile(out, options)
+        return
+    for done in progress(collectors.load(what)(out, options), label="measuring", quiet=json):
+        if done.failure:
+            note(f"{done.name}: {done.failure}")
+        elif done.failed:
+            note(f"{done.name}: {done.configurations} ran, {done.failed} failed, {done.seconds:.1f} s")
+    # JAX is asked for only here: nothing that was measured is lost when it is not installed.
+    from apportion.collect.publish import publish
+
+    graphs_published = list(publish(out))
+    if json:
+        for graph in graphs_published:
+            print_json(graph)
+        return
+    columns = (
+        "graph",
+        "configurations",
+        "failed",
+        "rounds",
+        "default slower by",
+        "slowest / fastest",
+        "ceiling tau-b",
+    )
+    rows = [
+        (
+            graph.name, graph.configurations, graph.failed, graph.rounds,
+            "failed" if math.isnan(graph.default_slowdown) else f"{graph.default_slowdown:.1%}",
+            f"{graph.spread:.2f}", f"{graph.ceiling.tau_b:.3f}",
+        )
+        for graph in graphs_published
+    ]  # fmt: skip
+    print_table(columns, rows, right=columns[1:])
+
+
+def featurise(
+    program: str,
+    *,
+    out: Path,
+    shapes: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    optimised: Annotated[bool, Parameter(negative="")] = False,
+    json: _Json = False,
+) -> None:
+    """Turn a tensor program into the arrays that TpuGraphs has for a graph.
+
+    Args:
+        program: A file with an HloModuleProto, an HloProto or HLO text; or a JAX function, as
+            module:function or file.py:function.
+        out: The NPZ file: node_opcode, node_feat, edge_index, node_splits and node_config_ids.
+        shapes: What the JAX function is called with: f32[128,256] bf16[256].
+        optimised: The JAX function as XLA's compiler on this machine leaves it.
+        json: Print what was found as JSON.
+    """
+    if ":" in program and not Path(program).exists():
+        module = hlo_of(function_of(program), [spec_of(shape) for shape in shapes], optimised=optimised)
+        graph = graph_of_hlo(module, name=program)
+    else:
+        graph = tpugraphs.graph_of_file(Path(program))
+    tpugraphs.write_graph(graph, out)
+    if graph.unknown_opcodes:
+        note(f"Without a published number, so 0: {', '.join(graph.unknown_opcodes)}")
+    found = {
+        "module": graph.name, "nodes": len(graph.node_opcode), "edges": len(graph.edge_index),
+        "segments": len(graph.node_splits) - 1, "configurable": len(graph.configurable),
+    }  # fmt: skip
+    if json:
+        print_json({**found, "unknown_opcodes": graph.unknown_opcodes})
+    else:
+        print_table(tuple(found), [tuple(found.values())], right=tuple(found)[1:])
+
+
+def describe(
+    folders: tuple[Path, ...],
+    *,
+    budgets: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (12, 24),
+    seeds: int = 1,
+    out: Path | None = None,
+) -> None:
+    """Say what collections hold, how far they can be trusted, and what measuring a few of each graph gives.
+
+    Args:
+        folders: What `apportion rank collect` wrote.
+        budgets: How many configurations of each graph are measured when tuning is replayed.
+        seeds: How often that is repeated.
+        out: Write it there (Markdown) instead of printing it.
+    """
+    page = collection_page(folders, budgets, seeds=seeds)
+    if out is None:
+        print(page)
+    else:
+        out.write_text(page)
+        note(f"Wrote {out}")
+
+
+def _compile(out: Path, options: CollectOptions) -> None:
+    compiling = collectors.load("triton-compile")
+    failed = [line for line in progress(compiling(out, options), label="compiling") if line["failure"]]
+    note(f"{len(failed)} configurations could not be compiled" if failed else "Everything is compiled")

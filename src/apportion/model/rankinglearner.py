@@ -1,0 +1,362 @@
+"""The ranking network as a ranker: fitted to sampled configurations of sampled graphs, it scores them all.
+
+A step takes some graphs, and of each some configurations drawn by chance; gradients of the graphs are added
+up one after the other, so that memory holds one graph however many a step has. Every draw comes from the seed
+and the number of the step, so that an interrupted fit goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.configurations import StoredGraph
+from apportion.errors import InvalidSetting, MalformedInput
+from apportion.model.base import Checkpoint, Optimisation, Report
+from apportion.model.configurations import configurable_of, logarithmic, select
+from apportion.model.losses import loss_called
+from apportion.model.network import learning_rate
+from apportion.model.ranking import Graphs, Ranker, check_graphs, validation_scores
+from apportion.model.rankinginputs import GraphInputs, RankingSettings, inputs_of
+from apportion.model.rankingnetwork import RankingNetwork
+from apportion.settings import convert
+from apportion.task.config_ranking import config_ranking
+
+REPORT_EVERY = 20
+"Steps between two readings of the loss."
+KEPT_BYTES = 1 << 30
+"Prepared graphs that stay in memory, of a CPU or of a GPU."
+SCORED_FLOATS = 1 << 26
+"The most numbers that a layer's moving rows take while all configurations of a graph are scored."
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """How a step is drawn, and what is learned from it."""
+
+    network: RankingSettings = field(default_factory=RankingSettings)
+    sampled: int = 64
+    "Configurations of a graph in a step."
+    graphs: int = 1
+    "Graphs in a step."
+    loss: Literal["list-mle", "pairwise-hinge"] = "list-mle"
+    l2: float = 1e-5
+    "How much the squares of weights, biases and embeddings apart, add to the loss."
+    dropout: float = 0.0
+    "The part of a graph's edges or segments that a step leaves out."
+    dropped: Literal["edges", "segments"] = "edges"
+    averaging: float = 0.0
+    "How much of the weights' running mean a step keeps; 0 for the weights themselves."
+    validated: int = 512
+    "At most so many configurations of each validation graph are scored; 0 for all."
+    best: Literal["tau_b", "opa"] = "tau_b"
+    "The measure that chooses the weights and ends training early."
+    together: int = 128
+    "Configurations scored together; it matters only where they attend to each other."
+
+    def __post_init__(self) -> None:
+        if self.sampled < 2:
+            raise InvalidSetting(f"sampled must be at least 2 configurations, not {self.sampled}")
+        if self.graphs < 1 or self.together < 1:
+            raise InvalidSetting("graphs and together must be at least 1")
+        for name in ("dropout", "averaging"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidSetting(f"{name} must lie from 0 to below 1, not {getattr(self, name)}")
+        if self.l2 < 0 or self.validated < 0:
+            raise InvalidSetting("l2 and validated must not be negative")
+
+
+class NetworkRanker(Ranker):
+    """A `RankingNetwork` with its optimiser."""
+
+    name = "network"
+
+    def __init__(self, settings: LearnerSettings, optimisation: Optimisation, seed: int, device: str) -> None:
+        self.settings, self.optimisation, self.seed = settings, optimisation, seed
+        self.device = _device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = RankingNetwork(settings.network)
+        self.network.to(self.device)
+
+    @classmethod
+    def create(
+        cls,
+        hyperparameters: Mapping[str, Any],
+        *,
+        optimisation: Optimisation,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> Self:
+        settings = convert(LearnerSettings, dict(hyperparameters), source="hyperparameters")
+        return cls(settings, optimisation, seed, device)
+
+    @property
+    def chooses(self) -> bool:
+        return True
+
+    def scores(self, graph: StoredGraph) -> NDArray[np.float32]:
+        inputs = self._inputs(graph, None)
+        moving = max((layer.receivers for layer in inputs.layers), default=1) or 1
+        settings = self.settings
+        room = max(1, SCORED_FLOATS // (moving * settings.network.width))
+        attends = settings.network.cross_configuration
+        chunk = settings.together if attends else min(room, 4096)
+        # Configurations that attend to each other are mixed, so that each lot is like the whole.
+        order = np.random.default_rng(0).permutation(graph.configurations) if attends else None
+        found = np.empty(graph.configurations, np.float32)
+        with torch.inference_mode():
+            still = self.network.still(inputs)
+            for first in range(0, graph.configurations, chunk):
+                which = slice(first, first + chunk) if order is None else order[first : first + chunk]
+                found[which] = self.network.scores(still, inputs.rows_of(graph.codes[which])).cpu().numpy()
+        return found
+
+    def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
+        check_graphs(training, validation)
+        settings, optimisation = self.settings, self.optimisation
+        loss_of = loss_called(settings.loss)
+        optimiser = self._optimiser()
+        average = _arrays(self.network) if settings.averaging else {}
+        progress = _Progress()
+        if (checkpoint := report.resumed()) is not None:
+            progress, average = self._restore(checkpoint, optimiser)
+        else:
+            self._fit_scaling(training)
+        prepared = _Kept(lambda number: self._inputs(training[number], None))
+        total, seen, steps, spent = 0.0, 0, 0, progress.seconds
+        started = read = time.monotonic()
+        while not progress.ended(optimisation):
+            rate = learning_rate(optimisation, progress.step, progress.seconds)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            random = np.random.default_rng([self.seed, progress.step])
+            optimiser.zero_grad(set_to_none=True)
+            for number in self._drawn(progress.step, len(training)):
+                graph = training[number]
+                inputs = self._inputs(graph, random) if settings.dropout else prepared[number]
+                chosen, codes = graph.sample(random, settings.sampled)
+                truth = torch.from_numpy(_truth(graph, chosen)).to(self.device)
+                scores = self.network(inputs, inputs.rows_of(codes))
+                loss = loss_of(scores[:, None], truth) / settings.graphs
+                loss.backward()  # type: ignore[no-untyped-call]
+                total, seen = total + float(loss.detach()), seen + inputs.nodes * len(chosen)
+            if optimisation.clip_norm:
+                nn.utils.clip_grad_norm_(self.network.parameters(), optimisation.clip_norm)
+            optimiser.step()
+            if settings.averaging:
+                average = _averaged(average, _arrays(self.network), settings.averaging, progress.step)
+            steps, progress.step = steps + 1, progress.step + 1
+            progress.seconds = spent + time.monotonic() - started
+            last = optimisation.done(progress.step, progress.seconds) == 1.0
+            if progress.step % REPORT_EVERY == 0 or last:
+                if not math.isfinite(total):
+                    raise InvalidSetting(
+                        f"The loss is {total} after {progress.step} steps. "
+                        "Lower learning_rate, or set clip_norm."
+                    )
+                now = time.monotonic()
+                report.stepped(progress.step, loss=total / steps, nodes=seen, seconds=now - read)
+                total, seen, steps, read = 0.0, 0, 0, now
+            if progress.step % optimisation.validate_every == 0 or last:
+                self._validate(validation, average, progress, report)
+                progress.seconds = spent + time.monotonic() - started
+                report.reached(self._checkpoint(optimiser, average, progress))
+                read = time.monotonic()
+        self._load(progress.best)
+
+    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
+        artifact = Artifact(
+            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
+        )
+        write_artifact(folder, artifact, _arrays(self.network))
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str = "cpu") -> Self:
+        artifact, weights = read_artifact(folder)
+        settings = convert(LearnerSettings, artifact.hyperparameters, source=str(folder))
+        ranker = cls(settings, Optimisation(), 0, device)
+        try:
+            ranker._load(weights)
+        except RuntimeError as error:
+            raise MalformedInput(
+                f"holds another network than its description: {error}", file=str(folder)
+            ) from error
+        return ranker
+
+    def _inputs(self, graph: StoredGraph, random: np.random.Generator | None) -> GraphInputs:
+        """What the network reads of a graph; with a generator, less what a training step drops."""
+        settings = self.settings
+        chosen = select(
+            graph.graph, configurable_of(graph), hops=settings.network.hops,
+            drop=0.0 if random is None else settings.dropout, dropped=settings.dropped, random=random,
+        )  # fmt: skip
+        return inputs_of(graph, chosen, settings.network, self.device)
+
+    def _drawn(self, step: int, count: int) -> list[int]:
+        """The graphs of a step: each once in an epoch, in an order of its own."""
+        places = range(step * self.settings.graphs, (step + 1) * self.settings.graphs)
+        orders = {place // count for place in places}
+        order = {epoch: np.random.default_rng([self.seed, 1, epoch]).permutation(count) for epoch in orders}
+        return [int(order[place // count][place % count]) for place in places]
+
+    def _fit_scaling(self, training: Graphs) -> None:
+        """Set the means and deviations that features are scaled by, from training graphs alone."""
+        tile = self.settings.network.configurations == "tile"
+        for prefix, name in (("", "node_feat"), ("option_", "options")):
+            count, total, squares = 0, np.zeros(1), np.zeros(1)
+            for graph in training:
+                rows = np.asarray(graph.arrays[name])
+                rows = (rows if prefix and not tile else logarithmic(rows)).astype(np.float64)
+                count, total, squares = count + len(rows), total + rows.sum(0), squares + (rows**2).sum(0)
+            mean = total / count
+            variance = np.maximum(squares / count - mean**2, 0)
+            deviation = np.where(variance > 1e-6, np.sqrt(variance), 1.0)
+            for end, values in (("mean", mean), ("deviation", deviation)):
+                getattr(self.network, prefix + end).copy_(torch.from_numpy(values.astype(np.float32)))
+
+    def _optimiser(self) -> torch.optim.Optimizer:
+        """Adam, with the penalty on matrices only."""
+        held: list[nn.Parameter] = []
+        free: list[nn.Parameter] = []
+        embeddings = {id(m.weight) for m in self.network.modules() if isinstance(m, nn.Embedding)}
+        for parameter in self.network.parameters():
+            (held if parameter.ndim > 1 and id(parameter) not in embeddings else free).append(parameter)
+        groups = [
+            {"params": held, "weight_decay": 2 * self.settings.l2},
+            {"params": free, "weight_decay": 0.0},
+        ]
+        return torch.optim.Adam(groups, self.optimisation.learning_rate)
+
+    def _validate(
+        self, validation: Graphs, average: Mapping[str, NDArray[Any]], progress: _Progress, report: Report
+    ) -> None:
+        current = _arrays(self.network)
+        if average:
+            self._load(average)
+        found = validation_scores(self, validation, most=self.settings.validated)
+        score = found[self.settings.best]
+        better = progress.best_score is None or score > progress.best_score
+        if better:
+            progress.best_score, progress.stale, progress.best = score, 0, _arrays(self.network)
+        else:
+            progress.stale += 1
+        if average:
+            self._load(current)
+        report.validated(progress.step, found, best=better)
+
+    def _checkpoint(
+        self, optimiser: torch.optim.Optimizer, average: Mapping[str, NDArray[Any]], progress: _Progress
+    ) -> Checkpoint:
+        arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
+        arrays |= {f"best/{name}": array for name, array in progress.best.items()}
+        arrays |= {f"average/{name}": array for name, array in average.items()}
+        for name, parameter in self.network.named_parameters():
+            for key, value in optimiser.state[parameter].items():
+                arrays[f"optimiser/{key}/{name}"] = value.cpu().numpy().copy()
+        return Checkpoint(arrays, progress.plain())
+
+    def _restore(
+        self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer
+    ) -> tuple[_Progress, dict[str, NDArray[Any]]]:
+        try:
+            self._load(_under("network/", checkpoint.arrays))
+            for name, parameter in self.network.named_parameters():
+                moments = {
+                    key: checkpoint.arrays.get(f"optimiser/{key}/{name}")
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+                optimiser.state[parameter] = {
+                    key: torch.from_numpy(value.copy()).to(parameter.device)
+                    for key, value in moments.items()
+                    if value is not None
+                }
+            progress = _Progress(best=_under("best/", checkpoint.arrays), **checkpoint.state)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise MalformedInput(
+                f"does not fit this experiment's network ({error}). Start anew, without --resume.",
+                file="checkpoint",
+            ) from error
+        return progress, _under("average/", checkpoint.arrays)
+
+    def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
+
+
+@dataclass
+class _Progress:
+    """Where a fit stands, weights and moments apart."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_score: float | None = None
+    stale: int = 0
+    best: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "best"}
+
+    def ended(self, settings: Optimisation) -> bool:
+        impatient = settings.patience > 0 and self.stale >= settings.patience
+        enough = settings.enough > 0 and self.best_score is not None and self.best_score >= settings.enough
+        return impatient or enough or settings.done(self.step, self.seconds) == 1.0
+
+
+class _Kept:
+    """Prepared graphs by number, each made when it is asked for; the oldest go when they take too much."""
+
+    def __init__(self, make: Callable[[int], GraphInputs]) -> None:
+        self._make, self._kept = make, dict[int, GraphInputs]()
+        self._bytes = 0
+
+    def __getitem__(self, number: int) -> GraphInputs:
+        if number not in self._kept:
+            self._kept[number] = inputs = self._make(number)
+            self._bytes += inputs.nbytes
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= self._kept.pop(next(iter(self._kept))).nbytes
+        return self._kept[number]
+
+
+def _truth(graph: StoredGraph, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(B,) what some configurations took, without reading the others'."""
+    runtime: NDArray[np.float64] = graph.runtime[chosen].astype(np.float64)
+    if "config_runtime_normalizers" in graph.arrays:
+        runtime = runtime / graph.arrays["config_runtime_normalizers"][chosen]
+    return runtime
+
+
+def _averaged(
+    average: Mapping[str, NDArray[Any]], now: Mapping[str, NDArray[Any]], keep: float, step: int
+) -> dict[str, NDArray[Any]]:
+    """The running mean after one more step; the first steps weigh alike, so that the start is forgotten."""
+    keep = min(keep, step / (step + 1))
+    return {
+        name: (keep * average[name] + (1 - keep) * value).astype(value.dtype) for name, value in now.items()
+    }
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("cpu", "cuda"):
+        raise InvalidSetting(f"Networks run on cpu or cuda, not {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidSetting("torch finds no CUDA device here. Set device = 'cpu'.")
+    return torch.device(name)
+
+
+def _arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
+    return {name: value.detach().cpu().numpy().copy() for name, value in network.state_dict().items()}
+
+
+def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
