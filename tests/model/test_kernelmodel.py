@@ -12,35 +12,64 @@ from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.model.forest import Forest
 from apportion.model.kernelmodel import FLOOR, Calibration, Familiarity, KernelModel
+from apportion.model.pooled import Pooled
+from apportion.program.features import INPUTS
+
+COLUMNS = ("nodes", *INPUTS)
+"One feature of the code, which is column 0 of every forest but that on inputs."
+LAUNCH = np.array([9.0, 0, 0, 0, 0])
 
 
-def model(score: float = 1.0) -> KernelModel:
-    """Two trees of one split each: feature 0 above 0.5 says 60 and 40, else 20 and 20."""
-    forest = Forest(
-        np.zeros(6, np.int16),
-        np.array([0.5, 0, 0, 0.5, 0, 0]),
+def stump(low: tuple[float, float], high: tuple[float, float], feature: int = 0) -> Forest:
+    """Two trees of one split each: a feature above 0.5 gets the first numbers, else the second."""
+    return Forest(
+        np.array([feature, 0, 0, feature, 0, 0], np.int16),
+        np.array([0.5, 0, 0, 0.5, 0, 0], np.float32),
         np.array([1, 1, 2, 4, 4, 5], np.int32),
         np.array([2, 1, 2, 5, 4, 5], np.int32),
-        np.array([0, 20, 60, 0, 20, 40], np.float32),
+        np.array(
+            [sum((low[0], high[0])) / 2, low[0], high[0], sum((low[1], high[1])) / 2, low[1], high[1]],
+            np.float32,
+        ),
         np.array([0, 3], np.int32),
         1,
     )
+
+
+def model(score: float = 1.0) -> KernelModel:
+    """Trees that say 20 of a kernel with feature 0, and 60 and 40 of one with feature 1."""
+    forests = {
+        "code": stump((20, 20), (60, 40)), "summary": stump((20, 20), (60, 40)), "inputs": stump((0, 0), (0, 0))
+    }  # fmt: skip
     familiarity = Familiarity(
         Standard(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32), np.array([0.2, 0.4])
     )
     calibration = Calibration(np.full(20, score), np.ones(20))
-    return KernelModel("pair", ("code", "input"), forest, calibration, familiarity, {"seed": 1})
+    pool = Pooled(COLUMNS, forests, np.array([4.0]))
+    return KernelModel("pair", pool, calibration, familiarity, {"seed": 1})
 
 
 def test_the_interval_widens_where_the_trees_disagree() -> None:
-    agreed = model().estimate(np.array([0.0]), np.array([9.0]), confidence=0.9)
+    agreed = model().estimate(np.array([0.0]), LAUNCH, confidence=0.9)
     assert (agreed.share, agreed.low, agreed.high) == (20, 20 - FLOOR, 20 + FLOOR)
-    split = model().estimate(np.array([1.0]), np.array([9.0]), confidence=0.9)
+    split = model().estimate(np.array([1.0]), LAUNCH, confidence=0.9)
     assert (split.share, split.low, split.high) == (50, 40 - FLOOR, 60 + FLOOR)
 
 
+def test_many_launches_get_the_answers_that_each_gets_alone() -> None:
+    code = np.array([[0.0], [1.0], [0.0]])
+    together = model().estimates(code, np.tile(LAUNCH, (3, 1)), confidence=0.9)
+    alone = [model().estimate(row, LAUNCH, confidence=0.9) for row in code]
+    assert [vars(one) for one in together] == [vars(one) for one in alone]
+
+
+def test_the_class_is_the_one_that_most_trees_are_nearest_to() -> None:
+    found = model().estimate(np.array([0.0]), LAUNCH, confidence=0.9)
+    assert (found.share, found.share_class) == (20, 25)
+
+
 def test_intervals_end_at_nothing_and_at_everything() -> None:
-    found = model(score=100.0).estimate(np.array([0.0]), np.array([9.0]), confidence=0.9)
+    found = model(score=100.0).estimate(np.array([0.0]), LAUNCH, confidence=0.9)
     assert (found.low, found.high) == (0, 100)
 
 
@@ -63,9 +92,9 @@ def test_a_quantile_counts_applications_and_the_new_one_among_them() -> None:
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
     model().save(tmp_path)
     loaded = KernelModel.load(tmp_path, "pair")
-    row = np.array([1.0]), np.array([9.0])
+    row = np.array([1.0]), LAUNCH
     assert vars(loaded.estimate(*row, confidence=0.8)) == vars(model().estimate(*row, confidence=0.8))
-    assert (loaded.features, loaded.about) == (("code", "input"), {"seed": 1})
+    assert (loaded.features, loaded.about) == (COLUMNS, {"seed": 1})
 
 
 def test_changed_weights_and_missing_ones_are_noticed(tmp_path: Path) -> None:
@@ -78,5 +107,5 @@ def test_changed_weights_and_missing_ones_are_noticed(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    with pytest.raises(InvalidSetting, match="pair knows 2 features, not 3"):
-        model().estimate(np.zeros(2), np.zeros(1), confidence=0.9)
+    with pytest.raises(InvalidSetting, match="knows 6 features, not 7"):
+        model().estimate(np.zeros(2), LAUNCH, confidence=0.9)

@@ -1,4 +1,4 @@
-"""KernelModel: a forest that tells a kernel's share, with what says how sure and how familiar it is.
+"""KernelModel: forests that tell a kernel's share, with what says how sure and how familiar it is.
 
 It is read and evaluated with NumPy alone. The file is an `.npz` of plain arrays with a `.json` beside it that
 says what it is, how it was made, and the checksum of the arrays.
@@ -19,9 +19,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.model.forest import Forest
+from apportion.model.pooled import Pooled, inputs_in
 
 FLOOR = 5.0
 "Percent added to the trees' spread: no interval is scaled by nothing where all trees agree."
@@ -30,7 +31,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Scores of rows whose application the forest had not seen: |error| / (spread of the trees + FLOOR)."""
+    """Scores of rows whose application the forests had not seen: |error| / (spread of the trees + FLOOR)."""
 
     score: Numbers  # (N,), rising
     weight: Numbers  # (N,), 1 / rows of the application, so that each application counts as one
@@ -71,6 +72,8 @@ class Estimate:
     low: float
     high: float
     familiarity: float
+    share_class: int
+    "The class that most trees vote for."
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +81,48 @@ class KernelModel:
     """Everything that prediction needs."""
 
     name: str
-    features: tuple[str, ...]
-    "Names of the columns, those of the code first, then those of the inputs."
-    forest: Forest
+    pool: Pooled
     calibration: Calibration
     familiarity: Familiarity
     about: Mapping[str, Any]
     "The experiment that made it."
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns, those of the code first, then those of the inputs."""
+        return self.pool.columns
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the columns that are not of the code."""
+        return self.features[len(self.features) - inputs_in(self.features) :]
+
     def estimate(self, code: Numbers, inputs: Numbers, *, confidence: float) -> Estimate:
         """The share of one launch, and the interval that holds the best one with this probability."""
-        row = np.concatenate([code, inputs])
-        if len(row) != len(self.features):
-            raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
-        trees = self.forest.each(row[None, :])[0]
-        share = float(np.clip(trees.mean(), 0, 100))
-        half = self.calibration.quantile(confidence) * (float(trees.std()) + FLOOR)
-        return Estimate(share, max(0.0, share - half), min(100.0, share + half), self.familiarity.of(code))
+        return self.estimates(code[None, :], inputs[None, :], confidence=confidence)[0]
+
+    def estimates(self, code: Numbers, inputs: Numbers, *, confidence: float) -> list[Estimate]:
+        """The same of many launches: features of the code (N, F) and inputs (N, I)."""
+        votes = self.pool.votes(np.hstack([code, inputs]))
+        share = np.clip(votes.mean(), 0, 100)
+        half = self.calibration.quantile(confidence) * (votes.spread() + FLOOR)
+        known: dict[bytes, float] = {}  # many launches are of few kernels
+        for row in code:
+            if row.tobytes() not in known:
+                known[row.tobytes()] = self.familiarity.of(row)
+        return [
+            Estimate(middle, max(0.0, middle - width), min(100.0, middle + width), known[key], int(voted))
+            for middle, width, key, voted in zip(
+                share.tolist(), half.tolist(), (row.tobytes() for row in code),
+                votes.nearest(CLASSES).tolist(), strict=True,
+            )
+        ]  # fmt: skip
 
     def save(self, folder: Path) -> Path:
         """Write the model to `folder`; its `.npz` comes back."""
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {
-            **self.forest.arrays(),
+            **self.pool.arrays(),
             "score": self.calibration.score,
             "weight": self.calibration.weight,
             "mean": self.familiarity.scaling.mean,
@@ -145,8 +167,7 @@ class KernelModel:
             raise MalformedInput(f"is not a file of arrays ({error})", file=str(path)) from error
         return cls(
             described["name"],
-            tuple(described["features"]),
-            Forest.of_arrays(kept),
+            Pooled.of_arrays(described["features"], kept),
             Calibration(kept["score"], kept["weight"]),
             Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
             described["made_by"],
