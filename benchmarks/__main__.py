@@ -3,7 +3,9 @@
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("graphs", "analysis", "forward", "configurations")
+BENCHMARKS = (
+    "graphs", "analysis", "forward", "predict", "configurations", "featurise", "ranking", "coexecution",
+)  # fmt: skip
 
 
 def main(names: list[str]) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import apportion
-from apportion.advise.predictor import WEIGHTS, model_of, predict
+from apportion.advise.predictor import WEIGHTS, Prediction, model_of, pairs, predict, predict_all
+from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
-from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName
+from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.features import FEATURES, INPUTS
 from apportion.program.source import Source
 
@@ -64,8 +65,10 @@ def test_the_two_pairs_have_models_of_their_own() -> None:
 def test_shipped_models_know_the_features_of_this_version_and_checked_their_intervals(pair: str) -> None:
     model = model_of(pair)
     assert model.features == (*FEATURES, *INPUTS)
-    assert model.about["coverage"]["of_rows"] >= 0.88
-    assert model.about["coverage"]["of_applications"] >= 0.88
+    assert [level["confidence"] for level in model.about["coverage"]] == [0.5, 0.8, 0.9]
+    for level in model.about["coverage"]:
+        assert level["of_rows"] >= level["confidence"] - 0.02
+        assert level["of_applications"] >= level["confidence"] - 0.02
     assert (WEIGHTS / f"{pair}.npz").stat().st_size < 2 << 20
 
 
@@ -82,11 +85,60 @@ def test_impossible_sizes_pairs_tasks_and_kernels_are_said() -> None:
         predict(source(), local_size=1, bytes=1, kernel="grow")
 
 
+def test_a_range_gives_the_share_in_whole_work_groups() -> None:
+    found = predict(source(), local_size=(16, 4), global_size=(1024, 100), bytes=1 << 22)
+    assert found.cpu_work_items is not None
+    assert found.cpu_work_items % 64 == 0
+    assert found.cpu_work_items / 102_400 == pytest.approx(found.cpu_share, abs=64 / 102_400)
+    assert found.as_json()["cpu_work_items"] == found.cpu_work_items
+
+
+def test_a_range_that_is_not_whole_work_groups_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"\(1000,\) is not made of whole work-groups of \(64,\)"):
+        predict(source(), local_size=64, global_size=1000, bytes=1)
+    with pytest.raises(InvalidSetting, match="the same for both sizes"):
+        predict(source(), local_size=64, global_size=(64, 64), bytes=1)
+
+
+def test_every_pair_with_weights_is_shipped() -> None:
+    assert set(PAIRS) <= set(pairs())
+    assert all(model_of(pair).name == pair for pair in pairs())
+
+
+def test_many_launches_get_the_answers_that_each_gets_alone() -> None:
+    one = source()
+    queries = [Query(one, 64, 1 << power) for power in (10, 20, 30)]
+    together = predict_all(queries)
+    alone = [predict(one, local_size=64, bytes=query.bytes) for query in queries]
+    for both, single in zip(together, alone, strict=True):
+        assert isinstance(both, Prediction)
+        assert both.cpu_share == pytest.approx(single.cpu_share)
+        assert both.interval == pytest.approx(single.interval)
+
+
+def test_a_launch_that_fails_does_not_keep_others_from_their_answers(tmp_path: Path) -> None:
+    found = predict_all([Query(tmp_path / "none.ll", 64, 1), Query(source(), 64, 1)])
+    assert isinstance(found[0], UnreadableFile)
+    assert isinstance(found[1], Prediction)
+
+
+def test_a_source_without_its_helpers_is_answered_and_marked() -> None:
+    pytest.importorskip("ziglang")
+    cut = "__kernel void A(__global float* a) { a[get_global_id(0)] = B(a[1]); }"
+    found = predict(Source(cut, "opencl", "cut.cl"), local_size=64, bytes=1 << 20)
+    assert found.recovered == ("float B",)
+    assert found.as_json()["recovered"] == ["float B"]
+    assert "float B had to be declared" in found.warnings[0]
+
+
 def test_several_kernels_must_be_told_apart() -> None:
     two = KERNEL.replace("!0 = !{i32 1}", KERNEL.split("\n", 2)[2].replace("@scale", "@grow"))
     with pytest.raises(InvalidSetting, match=r"has 2 kernels\. Name one of: scale, grow"):
         predict(source(two), local_size=64, bytes=1)
-    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-extra-trees"
+    assert "has no OpenCL kernel" not in str(
+        predict(source(two), local_size=64, bytes=1, kernel="*").warnings
+    )
+    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-pooled-forests"
 
 
 def test_a_kernel_without_ids_and_a_module_without_kernels_are_warned_about() -> None:

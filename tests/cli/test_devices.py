@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ def _done(words: list[str]) -> None:
 
 
 def test_every_device_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    _done(["devices", "--json", "--pocl-instances", "2"])
+    _done(["devices", "--json", "--pocl-instances", "2", "--quick"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     cpus = [line for line in lines if line["kind"] == "cpu"]
     assert [line["id"] for line in cpus][:2] == ["cpu", "cpu2"]
@@ -28,12 +29,25 @@ def test_calibration_is_measured_shown_and_kept(capsys: pytest.CaptureFixture[st
     measured = json.loads(capsys.readouterr().out.splitlines()[0])["calibration"]
     assert set(measured) == {"to_device", "from_device", "memory", "arithmetic", "launch_seconds"}
     assert all(value > 0 for value in measured.values())
+    for more in ([], ["--quick"]):
+        _done(["devices", "--json", "--pocl-instances", "1", "--threads", "1", *more])
+        assert json.loads(capsys.readouterr().out.splitlines()[0])["calibration"] == measured
+
+
+def test_a_device_that_was_never_measured_is_measured_unless_it_must_be_quick(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APPORTION_CACHE", str(tmp_path))
+    _done(["devices", "--json", "--pocl-instances", "1", "--threads", "1", "--quick"])
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["calibration"] is None
     _done(["devices", "--json", "--pocl-instances", "1", "--threads", "1"])
-    assert json.loads(capsys.readouterr().out.splitlines()[0])["calibration"] == measured
+    said = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert said["calibration"]["memory"] > 0
+    assert "OpenCL C" in said["compiler"]
 
 
 def test_the_table_names_devices_on_stdout_and_faults_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    _done(["devices", "--pocl-instances", "1"])
+    _done(["devices", "--pocl-instances", "1", "--quick"])
     said = capsys.readouterr()
     assert "Portable Computing Language" in said.out
     assert "miscompile" in said.err

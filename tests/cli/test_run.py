@@ -79,6 +79,21 @@ def test_a_table_for_people_names_every_device(file: Path, capsys: pytest.Captur
     assert "Verified: no. Conflicts: 0." in said.err
 
 
+@pytest.mark.parametrize(("split", "policy"), [("auto", "learned+feedback"), ("learned", "learned")])
+def test_a_split_is_foretold_where_nothing_was_launched_yet(
+    split: str, policy: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _done(["run", str(file), "--kernel", "scale", "-n", "512", "--devices", "cpu,cpu2", "--split", split,
+           "--repeat", "1", "--json"])  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert said["policy"] == policy
+    assert said["verified"]
+    expected = (
+        "foretold from calibrated speeds" if split == "learned" else ("earlier launches", "cpu", "sharing")
+    )
+    assert said["reason"].startswith(expected)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -9,20 +9,31 @@ import polars as pl
 import pytest
 
 from apportion.device.base import Limits
-from apportion.device.campaign import JOURNAL, TABLE, Campaign, Point, read_journal, run_campaign
+from apportion.device.campaign import (
+    JOURNAL,
+    TABLE,
+    Campaign,
+    Point,
+    line_of,
+    medians_of,
+    read_journal,
+    run_campaign,
+    workloads_of,
+)
 from apportion.device.measure import Repeats
 from apportion.device.platforms import DriverOptions
+from apportion.device.visit import Launched
 from apportion.errors import InvalidSetting, MalformedInput
 
-pytest.importorskip("pyopencl")
-pytest.importorskip("ziglang")
-
-CAMPAIGN = Campaign(sizes=(256,), local_sizes=(32,), repeats=Repeats(least=1, most=2))
+CAMPAIGN = Campaign(sizes=(256,), local_sizes=(32,), repeats=Repeats(least=1, most=2), visit_seconds=8.0)
 
 
 def _measure(folder: Path, *sources: Path, campaign: Campaign = CAMPAIGN) -> list[Point]:
-    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False)
-    return list(run_campaign(sources, folder, campaign, limits=Limits(seconds=0.5), drivers=drivers))
+    pytest.importorskip("pyopencl")
+    pytest.importorskip("ziglang")
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    workloads = workloads_of(sources, campaign)
+    return list(run_campaign(workloads, folder, campaign, limits=Limits(seconds=5), drivers=drivers))
 
 
 @pytest.fixture
@@ -30,12 +41,22 @@ def sources(tmp_path: Path) -> list[Path]:
     texts = {
         "good.cl": "kernel void twice(global const float *x, global float *y) {"
         " y[get_global_id(0)] = 2 * x[get_global_id(0)]; }",
-        "hangs.cl": "kernel void hangs(global int *y) { volatile int on = 1; while (on) {} y[0] = 1; }",
-        "past.cl": "kernel void past(global int *y) { y[get_global_id(0) + 1] = 1; }",
+        "past.cl": "kernel void past(global int *y) { y[((get_global_id(0) * 7) & 255) + 1] = 1; }",
         "wrong.cl": "kernel void wrong(global int *y) { y[0] = ; }",
+        "image.cl": "kernel void seen(read_only image2d_t i, global int *y) { y[0] = get_image_width(i); }",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "past.json").write_text(
+        json.dumps(
+            {
+                "kernel": "past",
+                "suite": "mine",
+                "arguments": {"y": "int32[N]=zeros"},
+                "ranges": [[[256], [32]]],
+            }
+        )
+    )
     (tmp_path / "good again.cl").write_text(texts["good.cl"])
     return [tmp_path / name for name in [*texts, "good again.cl"]]
 
@@ -47,21 +68,68 @@ def test_every_point_is_kept_with_its_times_or_its_reason(sources: list[Path], t
     assert said == {
         ("good.cl", "cpu"): "",
         ("good.cl", "cpu2"): "",
-        ("hangs.cl", "cpu"): "DeadlineExceeded",
-        ("hangs.cl", "cpu2"): "DeadlineExceeded",
-        ("past.cl", "cpu"): "OutOfBoundsWrite",
-        ("past.cl", "cpu2"): "OutOfBoundsWrite",
+        ("past", "cpu"): "OutOfBoundsWrite",
+        ("past", "cpu2"): "OutOfBoundsWrite",
         ("wrong.cl", ""): "CompileError",
+        ("image.cl", ""): "InvalidSetting",
     }
     good = [p for p in points if p.source == "good.cl"]
     assert [p.agrees for p in good] == [None, True]
-    assert all(p.seconds is not None and p.seconds > 0 and p.bytes_moved == 2 * 4 * 256 for p in good)
+    for point in good:
+        assert point.seconds is not None
+        assert point.fixed is not None
+        assert point.rate is not None
+        assert point.fixed + point.rate == pytest.approx(point.seconds, rel=0.5)
+        assert point.bytes_moved == 2 * 4 * 256
+        assert point.shares.startswith("1:")
     table = pl.read_parquet(out / TABLE)
     assert table["key"].to_list() == [p.key for p in points]
     # A second run has nothing left to do; a wider one measures only what is new.
     assert _measure(out, *sources) == []
     wider = Campaign(sizes=(256, 512), local_sizes=(32,), repeats=Repeats(least=1, most=2))
     assert {p.work_items for p in _measure(out, sources[0], campaign=wider)} == {512}
+
+
+def test_a_device_that_is_measured_later_is_compared_with_the_first(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    _measure(out, sources[0])
+    lines = (out / JOURNAL).read_text().splitlines()
+    (out / JOURNAL).write_text("".join(line + "\n" for line in lines if json.loads(line)["device"] == "cpu"))
+    (again,) = _measure(out, sources[0])
+    assert (again.device, again.agrees) == ("cpu2", True)
+
+
+def test_a_kernel_that_hangs_costs_its_own_points(sources: list[Path], tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs.cl"
+    hangs.write_text("kernel void hangs(global int *y) { volatile int on = 1; while (on) {} y[0] = 1; }")
+    impatient = Campaign(sizes=(256,), local_sizes=(32,), repeats=Repeats(least=1, most=1), visit_seconds=1.5)
+    points = _measure(tmp_path / "out", hangs, sources[0], campaign=impatient)
+    said = [(p.source, p.failure.split(":")[0]) for p in points]
+    assert said[:2] == [("hangs.cl", "DeadlineExceeded")] * 2
+    assert said[2:] == [("good.cl", "")] * 2
+
+
+def test_a_range_that_would_take_too_long_is_left_out_with_its_reason(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    hasty = Campaign(
+        sizes=(256, 1 << 18), local_sizes=(32,), repeats=Repeats(least=1, most=1), most_seconds=1e-9
+    )
+    points = _measure(tmp_path / "out", sources[0], campaign=hasty)
+    assert [p.failure.split(":")[0] for p in points] == ["", "", "Skipped", "Skipped"]
+    assert points[-1].work_items == 1 << 18
+
+
+def test_the_fixed_part_is_what_does_not_shrink_with_the_share() -> None:
+    launches = [Launched(share, 0, 0, 0, 0.010 + 0.040 * share) for share in (1.0, 0.5, 0.25)]
+    assert line_of(medians_of(launches)) == pytest.approx((0.010, 0.040))
+    assert line_of({1.0: 0.5}) == (0.0, 0.5)
+    # A half that takes longer than the whole says that nothing shrinks.
+    fixed, rate = line_of({1.0: 0.01, 0.5: 0.02})
+    assert fixed == pytest.approx(0.01)
+    assert 0 < rate < 1e-6
 
 
 def test_a_line_that_a_kill_cut_off_is_measured_again(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.device.merge import combine, strays, take_changes
+from apportion.device.merge import Undo, combine, strays, take_changes
 
 
 def _bytes(values: list[int], kind: str = "i4") -> np.ndarray:
@@ -64,3 +64,15 @@ def test_a_change_outside_the_promised_bytes_is_a_stray() -> None:
     before, after = _bytes([0, 0, 0, 0]), _bytes([1, 1, 0, 1])
     assert strays(before, after, [(0, 8)], "i4") == 1
     assert strays(before, after, [(0, 16)], "i4") == 0
+
+
+def test_a_merge_can_be_undone() -> None:
+    home = np.array([1, 2, 3, 4], np.int32)
+    undo = Undo()
+    copies = [np.array([9, 2, 3, 4], np.int32), np.array([8, 2, 7, 4], np.int32)]
+    conflicts = take_changes(home.view(np.uint8), [c.view(np.uint8) for c in copies], "<i4", undo)
+    combine("sum", home.view(np.uint8), [c.view(np.uint8) for c in copies[:1]], "<i4", undo)
+    assert conflicts == 1
+    undo.back()
+    undo.back()
+    assert home.tolist() == [1, 2, 3, 4]

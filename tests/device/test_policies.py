@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apportion.device.base import Calibration, DeviceInfo
-from apportion.device.policies import CostModel, Observations, best_split, fixed_policy, predicted, prior
+from apportion.device.policies import CostModel, best_split, fixed_policy, prior
 from apportion.errors import InvalidSetting, UnknownName
 
 
@@ -42,28 +42,6 @@ def test_what_sharing_costs_can_make_one_device_the_best() -> None:
     assert best_split(models, sharing_seconds=0.6)[0].shares == {"cpu": 1.0, "gpu": 0.0}
 
 
-def test_a_device_that_was_measured_alone_is_preferred_to_a_slower_sharing() -> None:
-    models = {"cpu": CostModel(0, 1.0), "gpu": CostModel(0, 1.0)}
-    split, seconds = best_split(models, alone={"gpu": 0.4})
-    assert (split.shares, seconds) == ({"cpu": 0.0, "gpu": 1.0}, 0.4)
-
-
-def test_launches_teach_fixed_cost_and_rate() -> None:
-    seen = Observations()
-    for share in (0.2, 0.4, 0.6):
-        seen.add("cpu", share, 0.3 + 2.0 * share)
-    model = seen.model(CPU)
-    assert model is not None
-    assert (model.fixed, model.rate) == pytest.approx((0.3, 2.0))
-
-
-def test_a_device_that_was_never_used_is_unknown() -> None:
-    seen = Observations()
-    seen.add("cpu", 0.5, 1.0)
-    assert seen.model(GPU) is None
-    assert seen.best([CPU, GPU]) is None
-
-
 def test_a_number_is_the_share_of_the_first_device() -> None:
     split = fixed_policy("0.35", [CPU, GPU])
     assert split is not None
@@ -77,7 +55,7 @@ def test_the_name_of_a_device_gives_it_everything() -> None:
 
 
 def test_a_policy_that_measures_has_no_fixed_split() -> None:
-    assert fixed_policy("feedback", [CPU, GPU]) is None
+    assert fixed_policy("learned+feedback", [CPU, GPU]) is None
 
 
 def test_an_unknown_policy_names_those_there_are() -> None:
@@ -88,12 +66,6 @@ def test_an_unknown_policy_names_those_there_are() -> None:
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"A share must lie between 0 and 1, not 1.5"):
         fixed_policy(1.5, [CPU, GPU])
-
-
-def test_a_predictor_may_give_shares_or_costs() -> None:
-    assert predicted(lambda devices: {"cpu": 0.1, "gpu": 0.9}, [CPU, GPU]).shares == {"cpu": 0.1, "gpu": 0.9}
-    costs = {"cpu": CostModel(0, 3.0), "gpu": CostModel(0, 1.0)}
-    assert predicted(lambda devices: costs, [CPU, GPU]).shares == pytest.approx({"cpu": 0.25, "gpu": 0.75})
 
 
 def test_descriptions_alone_favour_the_larger_device() -> None:

@@ -10,6 +10,8 @@ import pytest
 from apportion.program.features import (
     FEATURES,
     INPUTS,
+    RANGE_INPUTS,
+    SUMMARY,
     asks_for_its_place,
     family_of,
     features_of,
@@ -17,6 +19,7 @@ from apportion.program.features import (
     grewe_of,
     grewe_ratios,
     inputs_of,
+    nodes_of,
     vector_of,
 )
 from apportion.program.llvm import graph_of_ir
@@ -68,6 +71,7 @@ def test_a_vector_has_a_number_for_each_name() -> None:
     assert vector.shape == (len(FEATURES),)
     assert vector[FEATURES.index("instruction fmul")] == math.log1p(1)
     assert len(set(FEATURES)) == len(FEATURES)
+    assert set(SUMMARY) < set(FEATURES)
     assert np.isfinite(vector).all()
 
 
@@ -133,8 +137,36 @@ def test_grewes_ratios_divide_by_what_there_is() -> None:
 
 
 def test_inputs_are_logarithms() -> None:
-    assert inputs_of(0, 0).tolist() == [0, 0, 0]
+    assert inputs_of(0, 0).tolist() == [0, 0, 0, 0, 0]
     assert len(inputs_of(4096, 64)) == len(INPUTS)
+    # 4096 can be halved twelve times, 48 four times.
+    assert inputs_of(4096, 48).tolist()[3:] == [12, 4]
+
+
+def test_the_range_of_a_launch_adds_inputs_where_it_is_known() -> None:
+    ranged = dict(zip((*INPUTS, *RANGE_INPUTS), inputs_of(4096, 64, 1024).tolist(), strict=True))
+    assert ranged["work-items"] == math.log1p(1024)
+    assert ranged["work-groups"] == math.log1p(1024) - math.log1p(64)
+
+
+def test_every_count_names_the_nodes_it_was_counted_on() -> None:
+    for text in (SCALE, NESTED):
+        graph = graph_of_ir(text)
+        nodes, found = nodes_of(graph), features_of(graph)
+        for name in ("instruction load", "instruction add", "variable i32", "call get_global_id", "arrays"):
+            assert found.get(name, 0.0) == math.log1p(len(nodes.get(name, ())))
+        assert all(graph.text(node) == "add" for node in nodes.get("instruction add", ()))
+    inner = nodes_of(graph_of_ir(NESTED))["deepest loop"]
+    assert {graph_of_ir(NESTED).text(node) for node in inner} == {"phi", "add", "icmp", "br"}
+
+
+def test_shares_and_extremes_name_their_nodes_too() -> None:
+    graph = graph_of_ir("define i32 @f() {\n  %a = add i32 7, 100\n  ret i32 %a\n}\n")
+    nodes = nodes_of(graph)
+    assert [graph.text(node) for node in nodes["share of integer"]] == ["add"]
+    assert [graph.full_text(node) for node in nodes["largest constant"]] == ["i32 100"]
+    assert len(nodes["mean constant"]) == 2
+    assert "nodes" not in nodes
 
 
 def test_names_do_not_change_a_fingerprint_and_operands_do() -> None:

@@ -38,7 +38,7 @@ def test_two_devices_compute_what_numpy_does(name: str, pair: Worker) -> None:
                 *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
             )
             merges |= bound.case.merges
-            execution = bound.run("feedback" if bound.case.obstacle else "even")
+            execution = bound.run("learned+feedback" if bound.case.obstacle else "even")
             bound.binding.give_back()
             shared = sum(share > 0 for share in execution.split.values()) == 2
             assert shared == ("refuse" not in merges.values())
@@ -92,13 +92,13 @@ def test_an_unknown_problem_names_those_there_are() -> None:
 
 
 def test_results_come_per_device_and_for_all_together(pair: Worker) -> None:
-    results = list(run_suite([problem_of("triad")], pair, small=True, repeats=1))
+    results = list(run_suite([problem_of("triad")], pair, size="small", repeats=1))
     assert [(r.device, r.verified) for r in results] == [("cpu", True), ("cpu2", True), ("together", True)]
     assert results[2].said == "c: slice"
     assert all(r.milliseconds is not None and r.milliseconds > 0 for r in results)
 
 
 def test_a_problem_that_fails_is_reported_and_the_rest_goes_on(pair: Worker) -> None:
-    results = list(run_suite([problem_of("triad")], pair, devices=["gpu9"], small=True))
+    results = list(run_suite([problem_of("triad")], pair, devices=["gpu9"], size="small"))
     assert [(r.verified, r.milliseconds) for r in results] == [(False, None)]
     assert results[0].said.startswith("No device called 'gpu9'")

@@ -11,6 +11,7 @@ import pytest
 from apportion.data.folds import folds_of
 from apportion.data.records import Example
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.model.trees import PooledSettings
 from apportion.train.crossvalidate import CHOSEN, Comparison, Entry, measures_of, predict, run
 from apportion.train.kernelpage import page
 from apportion.train.kerneltable import KernelTable, table_of
@@ -66,24 +67,51 @@ def test_a_tree_on_code_beats_what_does_not_look_at_it(table: KernelTable, tmp_p
     assert {score.tested for score in scores} == {40}
 
 
-def test_finished_folds_are_not_run_again_and_a_broken_line_is_passed_over(
+def test_finished_answers_are_not_made_again_and_a_broken_line_is_passed_over(
     table: KernelTable, tmp_path: Path
 ) -> None:
     kept = tmp_path / "r.jsonl"
     tables = {"cgo17-nvidia": table}
     first = run(comparison(), tables, kept, report=lambda _: None)
     lines = kept.read_text().splitlines()
-    assert len(lines) == 20 + 10
-    # One fold is lost and one cut off in the middle; a third says what no predictor said.
-    told = json.loads(lines[2])
-    told["predictions"]["always 50"] = [0.0] * len(told["predictions"]["always 50"])
-    kept.write_text("\n".join([json.dumps(told), *lines[3:], lines[0][:50]]) + "\n")
+    # Five rows on test folds (two repetitions of ten, one of ten applications), two on validation folds.
+    assert len(lines) == 5 * (20 + 10) + 2 * (10 + 10)
+    # One answer is lost, one is cut off in the middle, and one says what no predictor said.
+    told = json.loads(lines[0])
+    assert told["row"] == "always 50"
+    told["answers"] = [0.0] * len(told["answers"])
+    kept.write_text("\n".join([json.dumps(told), *lines[2:], lines[1][:50]]) + "\n")
     again = run(comparison(), tables, kept, report=lambda _: None)
-    assert len(kept.read_text().splitlines()) == 31
+    assert len(kept.read_text().splitlines()) == len(lines) + 1
     mae = {score.row: score.measures["mae"].value for score in first if score.protocol == "thesis"}
     changed = {score.row: score.measures["mae"].value for score in again if score.protocol == "thesis"}
     assert changed["tree"] == mae["tree"]
     assert changed["always 50"] > mae["always 50"]
+
+
+def test_a_row_that_is_run_once_has_one_repetition(table: KernelTable, tmp_path: Path) -> None:
+    rows = (Entry("tree", "decision-tree"), Entry("slow", "median", once=True))
+    asked = Comparison("load-balance", ("cgo17-nvidia",), {"thesis": 3}, rows)
+    scores = run(asked, {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
+    assert {score.row: score.repetitions for score in scores} == {"tree": 3, "slow": 1}
+
+
+def test_the_chosen_row_is_the_best_on_validation_rows_of_other_folds(
+    table: KernelTable, tmp_path: Path
+) -> None:
+    scores = run(comparison(), {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
+    chosen = next(score for score in scores if score.row == CHOSEN and score.protocol == "thesis")
+    assert chosen.chosen["mae"] == "tree"
+    validated = {score.row: score.validation for score in scores if score.protocol == "thesis"}
+    assert validated["tree"]["mae"] < validated["no code"]["mae"]
+    assert validated["median"] == {}
+
+
+def test_rows_that_learn_the_same_are_fitted_once(table: KernelTable) -> None:
+    one, two = (Entry(name, "pooled", asked={"answer": name}) for name in ("code", "inputs"))
+    assert one.fit_key() == two.fit_key()
+    assert one.answer_key() != two.answer_key()
+    assert Entry("x", "pooled", settings={"trees": 9}).fit_key() != one.fit_key()
 
 
 def test_a_look_up_answers_by_the_same_source_and_else_by_the_median(table: KernelTable) -> None:
@@ -114,6 +142,20 @@ def test_the_page_names_rows_used_protocols_and_the_command(table: KernelTable, 
     assert "| predictor | random (leaks) | one application out |" in written
     assert "`apportion reproduce load-balance`" in written
     assert "| *thesis, published* | 7.324 |  |" in written
+    assert "### chosen by validation rows" in written
+    assert "## The ceiling" in written
+    assert "| class | 0 | 25 | 50 | 75 | 100 |" in written
+
+
+def test_the_page_holds_targets_against_the_shipped_row(table: KernelTable, tmp_path: Path) -> None:
+    asked = Comparison(
+        "load-balance", ("cgo17-nvidia",), {"thesis": 2}, (Entry("pooled forests", "pooled", settings={"trees": 6}),)
+    )  # fmt: skip
+    scores = run(asked, {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
+    level = {"confidence": 0.9, "of_rows": 0.91, "of_applications": 0.9, "width": 60.0}
+    written = page(asked, {"cgo17-nvidia": table}, scores, coverage={"cgo17-nvidia": [level]}, figures={})
+    assert "| cgo17-nvidia | mean absolute error | random (leaks) | 5.2 |" in written
+    assert "| cgo17-nvidia | 90% | 91.0% | 90.0% | 60.0 |" in written
 
 
 def test_rows_protocols_and_features_must_exist() -> None:
@@ -126,9 +168,11 @@ def test_rows_protocols_and_features_must_exist() -> None:
 
 
 def test_a_shipped_models_intervals_hold_on_applications_it_has_not_seen(table: KernelTable) -> None:
-    model, coverage = ship(table, confidence=0.7, report=lambda _: None)
-    assert coverage.of_applications >= 0.7
+    model, coverage = ship(table, settings=PooledSettings(trees=12), report=lambda _: None)
+    assert [level.confidence for level in coverage] == [0.5, 0.8, 0.9]
+    assert all(level.of_applications >= level.confidence for level in coverage)
     assert model.about["rows"] == 40
     seen = model.estimate(table.code[9], table.inputs[9], confidence=0.7)
     assert seen.share == pytest.approx(table.shares[9], abs=3)
+    assert model.features == table.columns
     assert seen.familiarity == 1.0

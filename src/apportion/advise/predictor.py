@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from apportion.data.published.cgo17 import PAIRS
-from apportion.data.records import nearest_class
-from apportion.errors import InvalidSetting, MalformedInput, UnknownName
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.advise.describe import Described, describe
+from apportion.advise.queries import Query, Size
+from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.model.kernelmodel import Estimate, KernelModel
-from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
-from apportion.program.features import asks_for_its_place, features_of, in_order, inputs_of
-from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.program.compile import CompileOptions
+from apportion.program.features import RANGE_INPUTS, inputs_of
 from apportion.program.source import Source
 
 WEIGHTS = Path(__file__).parent / "weights"
 CONFIDENCE = 0.9
 STRANGE = 0.1
 "A kernel stranger than nine in ten of the training kernels are to other applications gets a warning."
-LARGEST_GROUP = 1 << 16
+TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]
-
-# The models learned from IR for x86-64, where OpenCL's address spaces are all one.
-_TARGET = "x86_64-unknown-unknown"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Prediction:
     "It holds the best share of a kernel from a program never seen with probability `confidence`."
     confidence: float
     share_class: int
-    "The nearest of 0, 25, 50, 75 and 100 percent."
+    "Of 0, 25, 50, 75 and 100 percent, the one that most trees are nearest to."
     device: str
     "Where the whole launch goes when it is not shared: cpu or gpu."
     familiarity: float
@@ -47,6 +47,10 @@ class Prediction:
     milliseconds: dict[str, float]
     "compile, graph, predict."
     warnings: tuple[str, ...] = ()
+    cpu_work_items: int | None = None
+    "The share in whole work-groups, where the range of the launch is known."
+    recovered: tuple[str, ...] | None = None
+    "Functions that the source lacks and that were declared; None for a source that compiles as it is."
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `apportion predict --json`; warnings go another way."""
@@ -59,15 +63,18 @@ class Prediction:
             "familiarity": round(self.familiarity, 4),
             "model": self.model,
             "milliseconds": {stage: round(value, 3) for stage, value in self.milliseconds.items()},
+            **({} if self.cpu_work_items is None else {"cpu_work_items": self.cpu_work_items}),
+            **({} if self.recovered is None else {"recovered": list(self.recovered)}),
         }
 
 
 def predict(
     source: Source | Path | str,
     *,
-    local_size: int,
+    local_size: Size,
     bytes: int,
     kernel: str | None = None,
+    global_size: Size | None = None,
     task: Task = "load-balance",
     pair: str = "cgo17-nvidia",
     compile: CompileOptions | None = None,
@@ -76,51 +83,66 @@ def predict(
 
     Args:
         source: a `Source`, or the path of OpenCL C, LLVM IR or bitcode.
-        local_size: work-items in a work-group.
+        local_size: work-items in a work-group, in one dimension or in each.
         bytes: moved between host and device for the launch.
         kernel: which one, where the source has several.
-        pair: of devices: the one whose times the model learned from.
+        global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
+        task: load-balance or device-mapping.
+        pair: of devices: the one whose times the model learned from; see `pairs`.
+        compile: how OpenCL C is compiled.
 
     Raises:
-        InvalidSetting: an impossible size, or several kernels and none named.
+        InvalidSetting: an impossible size, several kernels and none named, or no range where a pair needs it.
         UnknownName: no such pair, task or kernel.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    if not 1 <= local_size <= LARGEST_GROUP:
-        raise InvalidSetting(f"local_size must be 1 to {LARGEST_GROUP} work-items, not {local_size}")
-    if bytes < 0:
-        raise InvalidSetting(f"bytes must not be negative, not {bytes}")
-    if task not in ("load-balance", "device-mapping"):
-        raise UnknownName("task", task, ("load-balance", "device-mapping"))
-    model = model_of(pair)
+    launch = Query(source, local_size, bytes, kernel, global_size)
+    model = _checked(task, pair)
+    described = describe(source, kernel=kernel, compile=compile)
     began = time.perf_counter()
-    if not isinstance(source, Source):
-        source = Source.read(source)
-    target = _TARGET if source.language == "opencl" else None
-    ir = ir_of(source, compile or CompileOptions(target=target))
-    warnings = []
-    chosen = _kernel(ir, kernel, source.name)
-    if chosen is None:
-        warnings.append(f"{source.name} has no OpenCL kernel; all of it was taken for one")
-    compiled = time.perf_counter()
-    graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=chosen))
-    built = time.perf_counter()
-    if len(graph.functions) == 0 or graph.nodes < 2:
-        raise MalformedInput("it defines no function", file=source.name)
-    features = features_of(graph)
-    if not asks_for_its_place(features):
-        warnings.append(
-            "the kernel never asks for a global, local or group id: every work-item does the same work, "
-            "and sharing it between devices gains nothing"
+    estimate = model.estimate(described.code, inputs_for(launch, model), confidence=CONFIDENCE)
+    spent = 1e3 * (time.perf_counter() - began)
+    return _prediction(launch, described, estimate, task, pair, spent)
+
+
+def predict_all(
+    launches: Sequence[Query], *, task: Task = "load-balance", pair: str = "cgo17-nvidia"
+) -> list[Prediction | ApportionError]:
+    """The answer for each launch, or what kept it from one; kernels are read once, answers given at once.
+
+    Raises:
+        UnknownName: no such pair or task.
+        InvalidSetting: a pair that needs a global size, and a launch without.
+    """
+    model = _checked(task, pair)
+    inputs = [inputs_for(launch, model) for launch in launches]
+    known: dict[tuple[Any, str | None], Described | ApportionError] = {}
+    for launch in launches:
+        if (launch.source, launch.kernel) not in known:
+            try:
+                known[launch.source, launch.kernel] = describe(launch.source, kernel=launch.kernel)
+            except ApportionError as error:
+                known[launch.source, launch.kernel] = error
+    found = [known[launch.source, launch.kernel] for launch in launches]
+    good = [(number, one) for number, one in enumerate(found) if isinstance(one, Described)]
+    began = time.perf_counter()
+    estimates: list[Estimate] = []
+    if good:
+        code = np.stack([one.code for _, one in good])
+        estimates = model.estimates(
+            code, np.stack([inputs[number] for number, _ in good]), confidence=CONFIDENCE
         )
-    estimate = model.estimate(in_order(features), inputs_of(bytes, local_size), confidence=CONFIDENCE)
-    if estimate.familiarity < STRANGE:
-        warnings.append("the kernel is unlike what the model learned from: trust the interval, not the share")
-    answered = time.perf_counter()
-    spent = {"compile": compiled - began, "graph": built - compiled, "predict": answered - built}
-    return _prediction(
-        estimate, task, pair, {stage: 1e3 * seconds for stage, seconds in spent.items()}, tuple(warnings)
-    )
+    spent = 1e3 * (time.perf_counter() - began) / max(1, len(good))
+    answered = {
+        number: _prediction(launches[number], one, estimate, task, pair, spent)
+        for (number, one), estimate in zip(good, estimates, strict=True)
+    }
+    return [one if isinstance(one, ApportionError) else answered[n] for n, one in enumerate(found)]
+
+
+def pairs() -> tuple[str, ...]:
+    """The pairs of devices that the package ships models of."""
+    return tuple(sorted(path.stem for path in WEIGHTS.glob("*.npz")))
 
 
 @cache
@@ -130,29 +152,50 @@ def model_of(pair: str) -> KernelModel:
     Raises:
         UnknownName: there is none.
     """
-    if pair not in PAIRS:
-        raise UnknownName("pair of devices", pair, PAIRS)
+    if pair not in pairs():
+        raise UnknownName("pair of devices", pair, pairs())
     return KernelModel.load(WEIGHTS, pair)
 
 
-def _kernel(ir: str, wanted: str | None, name: str) -> str | None:
-    if wanted is not None:
-        return known_function(ir, wanted)
-    kernels = kernels_of(ir)
-    if len(kernels) > 1:
-        raise InvalidSetting(f"{name} has {len(kernels)} kernels. Name one of: {', '.join(kernels)}")
-    return kernels[0] if kernels else None
+def _checked(task: str, pair: str) -> KernelModel:
+    if task not in TASKS:
+        raise UnknownName("task", task, TASKS)
+    return model_of(pair)
+
+
+def inputs_for(launch: Query, model: KernelModel) -> NDArray[np.float64]:
+    """(I,): what a model is told of a launch beside its code.
+
+    Raises:
+        InvalidSetting: the model knows ranges, and the launch has none.
+    """
+    needs_range = RANGE_INPUTS[0] in model.inputs
+    if needs_range and launch.work_items is None:
+        raise InvalidSetting(
+            f"The models of {model.name} know the range of a launch: give its global size (--global-size)"
+        )
+    return inputs_of(launch.bytes, launch.group_items, launch.work_items if needs_range else None)
 
 
 def _prediction(
-    estimate: Estimate, task: Task, pair: str, milliseconds: dict[str, float], warnings: tuple[str, ...]
+    launch: Query, described: Described, estimate: Estimate, task: Task, pair: str, milliseconds: float
 ) -> Prediction:
     low, share, high = estimate.low / 100, estimate.share / 100, estimate.high / 100
     # A device is faster alone exactly when its share is the larger one.
     device = "gpu" if share < 0.5 else "cpu"
+    share_class = estimate.share_class
     if task == "device-mapping":
         low, share, high = (float(end >= 0.5) for end in (low, share, high))
+        share_class = round(100 * share)
+    warnings = described.warnings
+    if estimate.familiarity < STRANGE:
+        warnings += ("the kernel is unlike what the model learned from: trust the interval, not the share",)
+    spent = described.milliseconds
+    stages = {
+        "compile": spent["compile"], "graph": spent["graph"], "predict": spent["features"] + milliseconds
+    }  # fmt: skip
     return Prediction(
-        share, (low, high), CONFIDENCE, nearest_class(100 * share), device, estimate.familiarity,
-        f"{pair}-extra-trees", milliseconds, warnings,
+        share, (low, high), CONFIDENCE, share_class, device, estimate.familiarity,
+        f"{pair}-pooled-forests", stages, warnings, launch.cut(share),
+        described.recovered.declared if described.recovered else None,
     )  # fmt: skip

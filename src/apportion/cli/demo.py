@@ -13,16 +13,25 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
+from apportion.advise.policy import together
+from apportion.advise.predictor import predict
 from apportion.cli.graph import print_summary, save
 from apportion.cli.show import note, print_json, print_table
+from apportion.device.base import Limits, LocalMemory
+from apportion.device.compare import compare
+from apportion.device.report import page
+from apportion.errors import VerificationFailed
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import graph_of_ir
 from apportion.program.source import Source
 
 KERNEL = "jacobi.cl"
+SIDE, GROUP = 512, (16, 4)
+"Points of the grid in each direction, and the shape of a work-group."
 
 
 @dataclass
@@ -69,7 +78,49 @@ def draw_graph(demo: Demo) -> Mapping[str, Any]:
     return {"picture": demo.out / "graph.svg", "page": demo.out / "graph.html"}
 
 
-STEPS: tuple[Callable[[Demo], Mapping[str, Any]], ...] = (compile_kernel, build_graph, draw_graph)
+def foretell(demo: Demo) -> Mapping[str, Any]:
+    """Predict how a CPU and a GPU should share it"""
+    arrays = 2 * 4 * SIDE * SIDE
+    found = predict(demo.source, local_size=GROUP[0] * GROUP[1], bytes=arrays)
+    return {
+        "cpu_share": f"{found.cpu_share:.2f}",
+        "interval": f"{found.interval[0]:.2f} to {found.interval[1]:.2f}",
+        "familiarity": f"{found.familiarity:.2f}",
+        "model": found.model,
+    }
+
+
+def run_together(demo: Demo) -> Mapping[str, Any]:
+    """Run it on two devices at once, verify it, and compare it with every cut"""
+    grid = np.random.default_rng(0).random((SIDE, SIDE), np.float32)
+    following, change = grid.copy(), np.zeros((SIDE // GROUP[1], SIDE // GROUP[0]), np.float32)
+    with together(demo.source, KERNEL.removesuffix(".cl"), limits=Limits(seconds=30)) as kernel:
+        bound = kernel.bind(
+            grid, following, change, LocalMemory(4 * GROUP[0] * GROUP[1]), SIDE, SIDE,
+            global_size=(SIDE, SIDE), local_size=GROUP,
+        )  # fmt: skip
+        comparison = compare(bound, kernel.policy, repeats=3, cuts=len(kernel.devices) > 1)
+        bound.binding.give_back()
+        (demo.out / "report.html").write_text(page(comparison, kernel.devices))
+        names = ", ".join(f"{info.id} ({info.platform})" for info in kernel.devices)
+    execution = comparison.execution
+    mean = 0.25 * (grid[1:-1, :-2] + grid[1:-1, 2:] + grid[:-2, 1:-1] + grid[2:, 1:-1])
+    if not np.allclose(following[1:-1, 1:-1], mean, rtol=1e-5):
+        raise VerificationFailed("The demo's kernel does not compute what NumPy does")
+    return {
+        "devices": names,
+        "split": ", ".join(f"{device} {share:.0%}" for device, share in execution.split.items()),
+        "milliseconds": f"{execution.seconds * 1e3:.2f}",
+        "alone": ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in execution.alone.items()),
+        "verified": "yes, against another compiler and NumPy" if execution.verified else "no",
+        "reason": execution.reason,
+        "report": demo.out / "report.html",
+    }
+
+
+STEPS: tuple[Callable[[Demo], Mapping[str, Any]], ...] = (
+    compile_kernel, build_graph, draw_graph, foretell, run_together,
+)  # fmt: skip
 
 
 def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negative="")] = False) -> None:
@@ -99,10 +150,13 @@ def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negati
         [(found["step"].replace("_", " "), f"{found['seconds']:.3f}", _words(found)) for found in report],
         right=("seconds",),
     )
-    print(f"Open {out / 'graph.html'} in a browser to look at the graph.")
+    print(f"Open {out / 'graph.html'} in a browser to look at the graph, {out / 'report.html'} for the run.")
 
 
-_SAID = ("kernel", "nodes", "edges", "file", "picture", "page")
+_SAID = (
+    "kernel", "nodes", "edges", "cpu_share", "interval", "devices", "split", "milliseconds", "alone",
+    "verified", "file", "picture", "page", "report",
+)  # fmt: skip
 "What a person wants of a step; the rest is in the summary above, and in --json."
 
 

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.device.base import DeviceInfo
-from apportion.device.opencl import calibrated, described
+from apportion.device.opencl import calibrated, described, with_speeds
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
 from apportion.errors import NoDevice
@@ -19,6 +19,7 @@ _FLAG = Parameter(negative="")
 def devices(
     *,
     calibrate: Annotated[bool, _FLAG] = False,
+    quick: Annotated[bool, _FLAG] = False,
     pocl_instances: int | None = None,
     threads: int | None = None,
     json: Annotated[bool, _FLAG] = False,
@@ -27,12 +28,17 @@ def devices(
     it.
 
     Args:
-        calibrate: measure each device now (some seconds) and keep the results.
+        calibrate: measure each device anew; else only those that were never measured are (some seconds), and
+            the results are kept.
+        quick: measure nothing.
         pocl_instances: independent CPU devices that PoCL offers; two where there is no other device, else
-            one. threads: threads of each CPU device. json: print one line of JSON per device.
+            one.
+        threads: threads of each CPU device.
+        json: print one line of JSON per device.
     """
     with Worker(DriverOptions(pocl_instances=pocl_instances, threads=threads)) as worker:
-        found = calibrated(worker) if calibrate else described(worker)
+        measure = calibrated if calibrate else described if quick else with_speeds
+        found = measure(worker)
     if not found:
         raise NoDevice("No OpenCL device was found. Install one with: pip install 'apportion[opencl]'")
     if json:
@@ -43,6 +49,7 @@ def devices(
         "id",
         "name",
         "driver",
+        "compiler",
         "units",
         "memory",
         "host memory",
@@ -50,12 +57,10 @@ def devices(
         "kernel, GB/s",
         "launch, µs",
     )
-    print_table(columns, [_row(info) for info in found], right=columns[3:])
+    print_table(columns, [_row(info) for info in found], right=columns[4:])
     for info in found:
         for fault in info.faults:
             note(f"{info.id}: {fault}")
-    if not calibrate and any(info.calibration is None for info in found):
-        note("Speeds are measured with: apportion devices --calibrate")
 
 
 def _row(info: DeviceInfo) -> tuple[str, ...]:
@@ -67,6 +72,6 @@ def _row(info: DeviceInfo) -> tuple[str, ...]:
             f"{measured.launch_seconds * 1e6:.0f}",
         )
     return (
-        info.id, info.name, f"{info.platform} {info.driver}", str(info.compute_units),
+        info.id, info.name, f"{info.platform} {info.driver}", info.compiler, str(info.compute_units),
         size_in_words(info.memory_bytes), "shared" if info.shares_memory else "copied", *speeds,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,10 @@ from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, progress
 from apportion.device.base import Limits
-from apportion.device.campaign import TABLE, Campaign, count_points, run_campaign
+from apportion.device.campaign import TABLE, Campaign, run_campaign, workloads_of
 from apportion.device.measure import Repeats
+from apportion.device.platforms import DriverOptions
+from apportion.device.workload import Workload
 from apportion.errors import InvalidSetting
 
 _FLAG = Parameter(negative="")
@@ -24,36 +27,52 @@ def measure(
     local_sizes: str = "64,256",
     seconds: float = 2.0,
     deadline: float = 20.0,
-    seed: int = 0,
+    budget: float | None = None,
+    pocl_instances: int | None = None,
+    threads: int | None = None,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Measure OpenCL kernels on this machine's devices, into a folder that a later run goes on with.
+
+    A file `NAME.json` beside `NAME.cl` may say what the kernel's arguments are and at which ranges it is
+    to be measured; `apportion generate` writes such files. Arguments of other kernels are deduced from
+    their code.
 
     Args:
         sources: files of OpenCL C, or folders of `.cl` files.
         out: the folder; `measurements.parquet` in it holds every point, failures included.
         devices: all, or ids with commas between them.
-        sizes: auto, or numbers of work-items with commas between them.
+        sizes: auto, or numbers of work-items with commas between them, for kernels that say nothing of
+            sizes themselves.
         local_sizes: work-group sizes, likewise.
         seconds: how long one point may be repeated until its interval is narrow.
-        deadline: of one launch.
-        seed: of the arguments that are made up.
+        deadline: of one visit of a kernel at one range, compiling included.
+        budget: seconds after which no new point is begun; all points when not given.
+        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
+        threads: of each CPU device.
         json: print each point as a line of JSON.
     """
     files = [file for path in sources for file in (sorted(path.rglob("*.cl")) if path.is_dir() else [path])]
     if not files:
         raise InvalidSetting("There is nothing to measure: give files of OpenCL C, or folders that hold some")
     campaign = Campaign(
-        **({} if sizes == "auto" else {"sizes": _numbers(sizes, "--sizes")}),
+        sizes=Campaign().sizes if sizes == "auto" else _numbers(sizes, "--sizes"),
         local_sizes=_numbers(local_sizes, "--local-sizes"),
         devices=() if devices == "all" else tuple(devices.split(",")),
-        repeats=Repeats(seconds=seconds),
-        seed=seed,
+        repeats=Repeats(least=3, most=20, seconds=seconds),
+        most_seconds=deadline / 4,
+        visit_seconds=deadline,
     )
-    total = count_points(files, campaign, len(campaign.devices)) if campaign.devices else None
+    workloads = list(workloads_of(files, campaign))
+    total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
     points = failures = 0
-    found = run_campaign(files, out, campaign, limits=Limits(seconds=deadline))
-    for point in progress(found, label="Measuring", total=total, quiet=json):
+    found = run_campaign(
+        workloads, out, campaign, limits=Limits(seconds=deadline),
+        drivers=DriverOptions(pocl_instances=pocl_instances, threads=threads),
+        until=None if budget is None else time.monotonic() + budget,
+    )  # fmt: skip
+    known = len(campaign.devices) or 2
+    for point in progress(found, label="Measuring", total=total * known, quiet=json):
         points += 1
         failures += bool(point.failure)
         if json:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from apportion.advise.predictor import Prediction, predict_all
 from apportion.advise.predictor import predict as predict_share
+from apportion.advise.queries import Query, read_queries, size_of
 from apportion.cli.show import note, print_json, print_table
+from apportion.errors import ApportionError, InvalidSetting
 
 
 def predict(
-    source: Path,
-    *,
-    local_size: int,
-    bytes: int,
+    *sources: Path,
+    local_size: str | None = None,
+    bytes: int | None = None,
     kernel: str | None = None,
+    global_size: str | None = None,
+    batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
     pair: str = "cgo17-nvidia",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -24,15 +29,44 @@ def predict(
     """Say which share of a kernel's work the CPU should take, and how sure that is.
 
     Args:
-        source: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc).
-        local_size: work-items in a work-group.
+        sources: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc); of several, each gets a line.
+        local_size: work-items in a work-group: 64, or 16x16.
         bytes: moved between host and device for the launch.
         kernel: which one, where the source has several.
+        global_size: work-items in all: 4096, or 1024x1024; the share is then said in work-items too.
+        batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
         task: a share of the work, or one device for all of it.
-        pair: of devices: cgo17-nvidia or cgo17-amd.
-        json: print JSON.
+        pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
+        json: print JSON, one line per launch.
     """
-    found = predict_share(source, local_size=local_size, bytes=bytes, kernel=kernel, task=task, pair=pair)
+    if batch is not None:
+        if sources:
+            raise InvalidSetting("--batch names the sources itself: give either it or sources, not both")
+        launches = [row.query for row in read_queries(batch)]
+    else:
+        if not sources or local_size is None or bytes is None:
+            raise InvalidSetting(
+                "Give a source with --local-size and --bytes, or a file of launches as --batch"
+            )
+        group = size_of(local_size, "local_size")
+        whole = None if global_size is None else size_of(global_size, "global_size")
+        if len(sources) == 1:
+            found = predict_share(
+                sources[0],
+                local_size=group,
+                bytes=bytes,
+                kernel=kernel,
+                global_size=whole,
+                task=task,
+                pair=pair,
+            )
+            _show_one(found, json)
+            return
+        launches = [Query(source, group, bytes, kernel, whole) for source in sources]
+    _show_all(launches, predict_all(launches, task=task, pair=pair), json)
+
+
+def _show_one(found: Prediction, json: bool) -> None:
     for warning in found.warnings:
         note(f"Warning: {warning}.")
     if json:
@@ -48,4 +82,33 @@ def predict(
         ("model", found.model),
         ("time", ", ".join(f"{stage} {value:.1f} ms" for stage, value in found.milliseconds.items())),
     ]
+    if found.cpu_work_items is not None:
+        rows.insert(1, ("CPU work-items", f"{found.cpu_work_items:,}"))
+    if found.recovered is not None:
+        rows.append(("recovered", ", ".join(found.recovered) or "names of a library"))
     print_table(("", "answer"), rows)
+
+
+def _show_all(launches: list[Query], found: list[Prediction | ApportionError], json: bool) -> None:
+    rows = []
+    for launch, answer in zip(launches, found, strict=True):
+        name = str(launch.source)
+        if isinstance(answer, ApportionError):
+            note(f"{name}: {answer}")
+            if json:
+                print_json({"source": name, "error": str(answer)})
+            continue
+        for warning in answer.warnings:
+            note(f"Warning: {name}: {warning}.")
+        if json:
+            print_json({"source": name, **answer.as_json()})
+        low, high = answer.interval
+        rows.append(
+            (name, launch.bytes, f"{answer.cpu_share:.0%}", f"{low:.0%} to {high:.0%}", answer.device,
+             f"{answer.familiarity:.2f}")
+        )  # fmt: skip
+    if not json and rows:
+        columns = ("source", "bytes", "CPU share", "interval", "faster device", "familiarity")
+        print_table(columns, rows, right=columns[1:4])
+    if len(rows) < len(found):
+        sys.exit(1)

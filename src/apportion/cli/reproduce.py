@@ -23,9 +23,25 @@ REPRODUCTIONS = {
         "apportion.cli.reproduceablation:ablation",
         "Every network of the thesis' Chapter 5 (Tables 5.1, 5.2 and Figure 5.3).",
     ),
+    "unseen": (
+        "apportion.cli.reproduceunseen:unseen",
+        "The shipped models on kernels never seen (thesis, Table 5.3).",
+    ),
+    "relative-performance": (
+        "apportion.cli.reproducerelative:relative_performance",
+        "Which systems are faster for a run, from its counters (the second seed, Figures 2 to 5).",
+    ),
     "predictor": (
         "apportion.cli.reproducekernels:predictor",
         "Fit the models that `apportion predict` uses, and check their intervals.",
+    ),
+    "campaign": (
+        "apportion.cli.reproducecampaign:campaign",
+        "Launches on a Xeon with an H200, and how well their best cuts are foretold.",
+    ),
+    "tensor-ranking": (
+        "apportion.cli.reproduceranking:tensor_ranking",
+        "Compiler configurations of tensor programs (TPU runtime prediction, Tables 3 to 5).",
     ),
 }
 "A page: the function that makes it, and its line in the help. Each lives in a file of its own."

@@ -8,16 +8,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.predictor import WEIGHTS
+from apportion.advise.predictor import WEIGHTS, model_of, pairs
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.published.cgo17 import PAIRS
-from apportion.errors import UnreadableFile
+from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.model.kernelmodel import KernelModel
 from apportion.settings import load
 from apportion.train.crossvalidate import Comparison, Score, run
+from apportion.train.distribution import figure
 from apportion.train.kernelpage import COLUMNS, page
 from apportion.train.kerneltable import KernelTable, read_cgo17
-from apportion.train.ship import ship
+from apportion.train.ship import Coverage, ship, ship_pair
 
 
 def device_mapping(
@@ -64,16 +66,51 @@ def predictor(
     *,
     data: Path | None = None,
     out: Path = WEIGHTS,
+    pair: str | None = None,
+    measurements: Path | None = None,
+    sources: Path | None = None,
+    cpu: str = "cpu",
+    gpu: str = "gpu",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make the models that `apportion predict` uses, and say how often their intervals hold.
 
+    With --measurements, make that of a pair of devices that `apportion measure` has measured.
+
     Args:
         data: the folder of the CGO17 files; by default what `apportion data path cgo17` says.
         out: the folder of the models.
-        json: print one line of JSON per pair.
+        pair: of CGO17, the one to make, by default both; of a campaign, what to call its devices.
+        measurements: a campaign's folder, or its Parquet file.
+        sources: the folder of the kernels that were measured.
+        cpu: the device whose share is learned: its id, or a part of its name.
+        gpu: the other device.
+        json: print one line of JSON per pair and confidence.
     """
-    _ship(data, out, json)
+    rows: list[tuple[object, ...]] = []
+    if measurements is None:
+        for name, table in _tables(data, PAIRS if pair is None else [pair]).items():
+            model, coverage = ship(table, report=note)
+            rows += _covered(name, model, coverage, model.save(out))
+    else:
+        if pair is None or sources is None:
+            raise InvalidSetting("--measurements needs a name for the devices (--pair) and --sources")
+        path, model, coverage = ship_pair(
+            pair, measurements, sorted(sources.rglob("*.cl")), cpu=cpu, gpu=gpu, out=out, report=note
+        )
+        rows += _covered(pair, model, coverage, path)
+    columns = ("pair", "held-out MAE", "confidence", "rows held", "applications held", "width", "file")
+    if json:
+        for row in rows:
+            print_json(dict(zip(columns, row, strict=True)))
+    else:
+        print_table(columns, rows, right=columns[1:6])
+
+
+def _covered(
+    pair: str, model: KernelModel, coverage: Sequence[Coverage], path: Path
+) -> list[tuple[object, ...]]:
+    return [(pair, model.about["held_out_mae"], *vars(level).values(), path) for level in coverage]
 
 
 def _compare(settings: Path, data: Path | None, results: Path, out: Path, json: bool) -> None:
@@ -81,7 +118,13 @@ def _compare(settings: Path, data: Path | None, results: Path, out: Path, json: 
     tables = _tables(data, comparison.pairs)
     scores = run(comparison, tables, results, report=note)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(comparison, tables, scores))
+    figures, coverage = {}, {}
+    if comparison.task == "load-balance":
+        for name, table in tables.items():
+            figures[name] = f"{out.stem}-{name}.svg"
+            (out.parent / figures[name]).write_text(figure(table))
+        coverage = {name: model_of(name).about["coverage"] for name in comparison.pairs if name in pairs()}
+    out.write_text(page(comparison, tables, scores, coverage=coverage, figures=figures))
     note(f"The page is {out}")
     if json:
         for score in scores:
@@ -114,17 +157,3 @@ def _tables(data: Path | None, pairs: Iterable[str]) -> dict[str, KernelTable]:
     for pair, table in tables.items():
         note(f"{pair}: {len(table.examples)} of {table.rows_published} rows have IR and are used")
     return tables
-
-
-def _ship(data: Path | None, folder: Path, json: bool) -> None:
-    rows = []
-    for pair, table in _tables(data, PAIRS).items():
-        model, coverage = ship(table, report=note)
-        path = model.save(folder)
-        rows.append((pair, model.about["held_out_mae"], *vars(coverage).values(), path))
-    columns = ("pair", "held-out MAE", "confidence", "rows held", "applications held", "width", "file")
-    if json:
-        for row in rows:
-            print_json(dict(zip(columns, row, strict=True)))
-    else:
-        print_table(columns, rows, right=columns[1:6])

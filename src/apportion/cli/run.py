@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from apportion.advise.policy import learned
 from apportion.cli.show import note, print_json, print_table
 from apportion.device import report as reports
 from apportion.device.arguments import arguments_for, save
@@ -53,7 +54,8 @@ def run(
         kernel: the kernel's name, where the file has several.
         arg: `x=float32[N]`, `x=data.npy`, `n=3.5` or `t=local:1024`; what is not given is made up.
         out: `y=result.npy`: write an array after the run.
-        split: auto, dynamic, static, even, oracle, the name of a device, or the share of the first device.
+        split: auto (that is learned+feedback), learned, dynamic, static, even, oracle, the name of a device,
+            or the share of the first device.
         devices: ids of the devices to use, with commas between them; all when not given.
         merge: `y=sum`: how results of an argument are put together, where you know better than the analysis.
         repeat: timed runs; the median is told.
@@ -74,6 +76,7 @@ def run(
         kernel,
         devices.split(",") if devices else None,
         policy=_policy(split),
+        predictor=learned,
         merges=merges,
         trust=trust,
         compile=CompileOptions(standard=std, defines=define, include_paths=include),
@@ -126,7 +129,7 @@ def _print(comparison: Comparison, names: dict[str, str]) -> None:
 
 
 def _policy(split: str) -> str:
-    return "feedback" if split == "auto" else split
+    return "learned+feedback" if split == "auto" else split
 
 
 def _pair(text: str, example: str) -> tuple[str, str]:

@@ -57,6 +57,8 @@ class DeviceInfo:
     faults: tuple[str, ...] = ()
     "What is known to go wrong with this driver."
     calibration: Calibration | None = None
+    compiler: str = ""
+    "What compiles kernels for it, as far as the driver tells."
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,10 +76,11 @@ class Binding:
             # The caller's own array, where it is another, still holds it.
             self._initial[place.name] = given if given is not shared else shared.copy()
 
-    def restore(self) -> None:
-        """Make the written arrays hold what they held when they were remembered."""
+    def restore(self, names: Collection[str] | None = None) -> None:
+        """Make the written arrays, or those of these names, hold what they held when they were remembered."""
         for name, values in self._initial.items():
-            self.shared[name][...] = values
+            if names is None or name in names:
+                self.shared[name][...] = values
 
     def give_back(self) -> None:
         """Copy results to the caller's arrays."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 from apportion.device.base import DeviceInfo
 from apportion.device.binding import Binding
 from apportion.device.checking import Check
+from apportion.device.feedback import Choice, choose, foretold
 from apportion.device.launching import Case, Kernel, Launcher
 from apportion.device.plan import Chunks, Outcome
-from apportion.device.policies import best_split, fixed_policy, predicted, prior
+from apportion.device.policies import fixed_policy
 from apportion.device.split import Split
 from apportion.errors import NotSplittable
 from apportion.program.bounds import NDRange
@@ -37,6 +39,8 @@ class Execution:
     "Elements that two devices wrote differently when the launch was checked."
     reason: str
     outcome: Outcome
+    wall_seconds: float = 0.0
+    "As the caller saw it: choosing, sending and waiting included, verifying not."
 
     def as_json(self) -> dict[str, Any]:
         """The keys that `apportion run --json` prints."""
@@ -52,19 +56,8 @@ class Execution:
         }
 
 
-_PROBE = 0.1
-"The least share of a device whose speed is not known while others' are."
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """What a policy came to."""
-
-    split: Split
-    chunks: Chunks | None
-    reason: str
-    foretold: float | None = None
-    "Seconds that earlier launches foretell."
+_SURE = 0.75
+"The part of the shares that is handed out at once when they come from launches of the same kernel."
 
 
 class BoundKernel:
@@ -87,6 +80,7 @@ class BoundKernel:
 
     def run(self, policy: str | float) -> Execution:
         """Launch under a policy; the shared arrays hold the results afterwards."""
+        started = time.perf_counter()
         choice = self._choose(policy)
         if self.case.obstacle and len(choice.split.parts(self.groups)) > 1:
             if fixed_policy(policy, self.devices) is not None and policy not in ("even", "static"):
@@ -98,22 +92,38 @@ class BoundKernel:
         parts = choice.split.parts(self.groups)
         reason = choice.reason
         if not self.kernel.trust and len(parts) > 1:
-            if not self.case.verified and not self._check.shared(choice.split):
-                return self.run(policy)  # now that it is known that the work cannot be shared
-        elif not self.kernel.trust:
+            if not self.case.shareable:
+                if not self._check.shared(choice.split):
+                    return self.run(policy)  # now that it is known that the work cannot be shared
+                started = time.perf_counter()
+        elif not self.kernel.trust and parts[0].device not in self.case.trusted:
             reason += self._check.alone(parts[0].device)
+            started = time.perf_counter()
         self._check.probe(choice.split)
-        if "diff" in self.case.merges.values():
+        chunks = None
+        if policy == "dynamic" and len(self.devices) > 1 and not self.case.obstacle:
+            chunks = self._chunks(choice)
+            reason = f"{reason}; {chunks.first:.0%} at once, the rest in chunks"
+        remembered = self._must_remember(len(parts) > 1 or chunks is not None)
+        if remembered:
             self.binding.remember()
-        outcome = self._launcher.launch(choice.split, choice.chunks)
+        outcome = self._launcher.launch(choice.split, chunks)
         if any(outcome.conflicts.values()) and not self.kernel.trust:
             # Another cut than the one that was verified may put two writers of one place on two devices.
             self.case.conflicts = sum(outcome.conflicts.values())
             self.case.obstacle = f"{self.case.conflicts} conflicts between the devices' writes"
-            self.binding.restore()
+            if remembered:
+                self.binding.restore()
             return self.run(policy)
-        self._launcher.note(outcome, choice.foretold)
-        return self._execution(str(policy), outcome, reason)
+        self._launcher.note(outcome)
+        return self._execution(str(policy), outcome, reason, time.perf_counter() - started)
+
+    def _must_remember(self, shared: bool) -> bool:
+        """Whether undoing a conflicting launch needs copies: of what is read and changed in place."""
+        if self.kernel.trust or not shared or "diff" not in self.case.merges.values():
+            return False
+        slices = [place for place in self.binding.written if self.case.merges[place.name] == "slice"]
+        return any(place.read_reach != () for place in slices)
 
     def trial(self, split: Split) -> Outcome:
         """What one launch under a split takes; the arrays hold afterwards what was last remembered."""
@@ -149,66 +159,52 @@ class BoundKernel:
 
     # Choosing
 
-    def _choose(self, policy: str | float) -> _Choice:
+    def _choose(self, policy: str | float) -> Choice:
         fixed = fixed_policy(policy, self.devices)
         if fixed is not None:
-            return _Choice(fixed, None, f"the policy {policy} was asked for")
+            return Choice(fixed, None, f"the policy {policy} was asked for")
         if len(self.devices) == 1:
-            return _Choice(Split.alone(self.devices[0].id), None, "there is only one device")
+            return Choice(Split.alone(self.devices[0].id), None, "there is only one device")
         if self.case.obstacle:
             return self._one_device()
         if policy == "oracle":
             return self._search()
-        choice = self._expected()
-        if policy == "dynamic":
-            shares = {name: max(share, 0.02) for name, share in choice.split.shares.items()}
-            # The surer the shares, the more is handed out at once.
-            chunks = Chunks(shares, 0.25 if choice.foretold is None else 0.75, max(1, self.groups // 256))
-            return replace(choice, chunks=chunks, reason=f"{choice.reason}; the rest in chunks")
-        return choice
+        if policy == "learned":
+            return foretold(self._launcher.forecast(), self.devices)
+        return choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups)
 
-    def _expected(self) -> _Choice:
-        """The split that is expected to end soonest, and why."""
-        best = self.case.seen.best(self.devices)
-        if best is not None:
-            return _Choice(best[0], None, f"earlier launches foretell {best[1] * 1e3:.3g} ms", best[1])
-        if self.kernel.predictor is not None:
-            return _Choice(
-                predicted(self.kernel.predictor, self.devices), None, "the learned model foretells it"
-            )
-        split, _ = best_split(prior(self.devices))
-        strangers = [device.id for device in self.devices if self.case.seen.model(device) is None]
-        if len(strangers) == len(self.devices):
-            return _Choice(split, None, "from the devices' descriptions: nothing was measured yet")
-        # A description that belittles a device would otherwise keep it from ever being measured.
-        least = min(1 / len(self.devices), max(_PROBE, 1 / self.groups))
-        shares = {
-            name: max(share, least if name in strangers else 0.0) for name, share in split.shares.items()
-        }
-        whole = sum(shares.values())
-        probing = Split({name: share / whole for name, share in shares.items()})
-        return _Choice(probing, None, f"{', '.join(strangers)} gets a part to be measured by")
+    def _chunks(self, choice: Choice) -> Chunks:
+        """First chunks by how sure the shares are, and the rest in smaller ones to whoever is free."""
+        shares = {name: max(share, 0.02) for name, share in choice.split.shares.items()}
+        seen = self.case.seen.launches
+        first = _SURE if seen else min(_SURE, 1 / self._launcher.forecast().spread)
+        return Chunks(shares, first, max(1, self.groups // 256))
 
-    def _one_device(self) -> _Choice:
-        """The device that is fastest alone, as far as that is known."""
-        shares = self._expected().split.shares
-        alone = self._launcher.alone()
-        if len(alone) == len(self.devices):
-            chosen = min(alone, key=lambda name: alone[name])
-        else:
-            chosen = max(shares, key=lambda name: shares[name])
-        return _Choice(Split.alone(chosen), None, f"one device: {self.case.obstacle}")
+    def _one_device(self) -> Choice:
+        """The device that is fastest alone, as far as that is known; one that may well be faster is tried."""
+        known, forecast = self._launcher.alone(), self._launcher.forecast()
+        said = f"one device: {self.case.obstacle}"
+        if not known:
+            expected = {info.id: forecast.models[info.id].seconds(1.0) for info in self.devices}
+            return Choice(Split.alone(min(expected, key=lambda name: expected[name])), None, said)
+        best = min(known, key=lambda name: known[name])
+        for info in self.devices:
+            # By how much the forecast was wrong about the one, it may be wrong about the other.
+            ratio = forecast.models[info.id].seconds(1.0) / forecast.models[best].seconds(1.0)
+            if info.id not in known and ratio < forecast.spread:
+                return Choice(Split.alone(info.id), None, f"{said}; {info.id} is tried once")
+        return Choice(Split.alone(best), known[best], said)
 
-    def _search(self) -> _Choice:
+    def _search(self) -> Choice:
         names = [info.id for info in self.devices]
         if len(names) == 2:
             curve = self.curve()
             share = min(curve, key=lambda s: curve[s])
             split = Split({names[0]: share, names[1]: 1 - share})
-            return _Choice(split, None, f"the best of {len(curve)} measured cuts")
+            return Choice(split, None, f"the best of {len(curve)} measured cuts")
         for name in names:
             self.time(Split({other: float(other == name) for other in names}))
-        split = self._expected().split
+        split = choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups).split
         best, tried = statistics.median(self.time(split)), 1
         for width in (0.1, 0.05):
             for giver, taker in permutations(names, 2):
@@ -220,15 +216,15 @@ class BoundKernel:
                 seconds, tried = statistics.median(self.time(Split(shares))), tried + 1
                 if seconds < best:
                     best, split = seconds, Split(shares)
-        return _Choice(split, None, f"the best of {tried} measured cuts")
+        return Choice(split, None, f"the best of {tried} measured cuts")
 
-    def _execution(self, policy: str, outcome: Outcome, reason: str) -> Execution:
+    def _execution(self, policy: str, outcome: Outcome, reason: str, wall_seconds: float) -> Execution:
         shares = {info.id: 0.0 for info in self.devices}
-        for time in outcome.devices:
-            shares[time.device] = time.groups / self.groups
+        for each in outcome.devices:
+            shares[each.device] = each.groups / self.groups
         shared = sum(share > 0 for share in shares.values()) > 1
         merges = dict(self.case.merges) if shared else dict.fromkeys(self.case.merges, "none")
         return Execution(
             policy, shares, outcome.seconds, self._launcher.alone(), self.case.verified, merges,
-            self.case.conflicts, reason, outcome,
+            self.case.conflicts, reason, outcome, wall_seconds,
         )  # fmt: skip

@@ -1,98 +1,125 @@
-"""A measuring campaign: kernels × sizes × work-group sizes × devices, as a table that only grows.
+"""A measuring campaign: workloads × ranges × devices, as a table that only grows.
 
-Each point is written to a journal, one line of JSON, as soon as it is measured; what is there already is not
-measured again. Killing the process loses the launch in flight. The journal becomes a Parquet file at the end
-of every run, failures included.
+Every case is one visit of a worker: all devices in turn, warmed up, shares of the range interleaved,
+repeated until the interval is narrow. Its points are in the journal, one line of JSON each, before the
+next visit begins; what is there already is not measured again. Killing the process loses the visit in
+flight. The journal becomes a Parquet file at the end of every run, failures included.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from apportion.device import verify
-from apportion.device.arguments import arguments_for
-from apportion.device.base import Limits
-from apportion.device.bound import BoundKernel
+from apportion.device.base import DeviceInfo, Limits
+from apportion.device.deducing import cases_of
 from apportion.device.measure import Repeats, summary
-from apportion.device.plan import Outcome
 from apportion.device.platforms import DEFAULT_DRIVERS, DriverOptions
-from apportion.device.split import Split
-from apportion.device.together import Together
-from apportion.device.worker import Worker
+from apportion.device.visit import SHARES, Launched, Seen, Visit, VisitingWorker, plan_of
+from apportion.device.workload import Case, Workload, described
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
-from apportion.program.bounds import NDRange
+from apportion.program.access import KernelAccess, accesses_of
 from apportion.program.compile import ir_of
-from apportion.program.signature import signatures_of
+from apportion.program.signature import Signature, signatures_of
 from apportion.program.source import Source
 
 JOURNAL = "journal.jsonl"
 TABLE = "measurements.parquet"
+Compiled = Callable[[Workload], str]
+"Where the LLVM IR of a workload comes from."
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What to measure."""
+    """How to measure."""
 
     sizes: tuple[int, ...] = (1 << 12, 1 << 16, 1 << 20)
-    "Work-items, in one dimension."
+    "About how many work-items kernels get that say nothing of sizes themselves."
     local_sizes: tuple[int, ...] = (64, 256)
     devices: tuple[str, ...] = ()
     "Ids; all when empty."
-    repeats: Repeats = field(default_factory=lambda: Repeats(seconds=2.0))
-    seed: int = 0
+    repeats: Repeats = field(default_factory=lambda: Repeats(least=3, most=20, seconds=2.0))
+    shares: tuple[float, ...] = SHARES
+    most_seconds: float = 2.0
+    "A range is left out when a launch over it would take longer, by what a smaller one took."
+    visit_seconds: float = 60.0
+    "The deadline of one visit, compiling included."
+    binaries: str = ""
+    "A folder where compiled programs are kept for later runs, beside what drivers keep themselves."
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1 or not self.local_sizes or min(self.local_sizes) < 1:
             raise InvalidSetting("A campaign needs sizes and work-group sizes above 0")
+        if self.most_seconds <= 0 or self.visit_seconds <= 0:
+            raise InvalidSetting("most_seconds and visit_seconds must be more than 0")
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement, or the reason why there is none; times in seconds."""
+    """One device at one range, or the reason why there is no measurement; times in seconds."""
 
     key: str
     source: str
-    digest: str
-    kernel: str
-    work_items: int
-    local_size: int
-    device: str
-    device_name: str
-    driver: str
+    suite: str = ""
+    digest: str = ""
+    kernel: str = ""
+    global_size: str = ""
+    "`1024x64`: work-items per dimension."
+    local_size: str = ""
+    work_items: int = 0
+    group_items: int = 0
+    arguments: str = ""
+    device: str = ""
+    device_name: str = ""
+    driver: str = ""
     bytes_moved: int = 0
+    "The size of all arrays."
     seconds: float | None = None
+    "The median over launches of the whole range, transfers included."
     seconds_low: float | None = None
     seconds_high: float | None = None
     upload: float | None = None
     kernel_seconds: float | None = None
     download: float | None = None
+    fixed: float | None = None
+    rate: float | None = None
+    "seconds ≈ fixed + rate × share of the range, fitted to launches of all, half and a quarter of it."
+    shares: str = ""
+    "`0.5:0.001,…`: median seconds of launches of parts of the range."
     repeats: int = 0
     agrees: bool | None = None
     "Whether the results are those of the first device; None where there is nothing to compare."
+    joules: float | None = None
+    "Energy of all launches together, by the machine's meters, where they were switched on."
     failure: str = ""
     measured_at: float = field(default_factory=time.time)
 
 
 def run_campaign(
-    sources: Sequence[Path],
+    workloads: Iterable[Workload | Point],
     folder: Path,
     campaign: Campaign,
     *,
     limits: Limits | None = None,
     drivers: DriverOptions = DEFAULT_DRIVERS,
+    compiled: Compiled | None = None,
+    until: float | None = None,
 ) -> Iterator[Point]:
     """Measure what the folder does not hold yet, point by point; each is in the journal when it is yielded.
+
+    Args:
+        workloads: what to measure, or points of sources that could not be read.
+        compiled: where IR comes from; compiled when not given.
+        until: when to stop, by `time.monotonic`.
 
     Raises:
         UnreadableFile: the folder cannot be written to.
@@ -101,13 +128,12 @@ def run_campaign(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
-    done = {point["key"] for point in read_journal(folder)}
-    with Worker(drivers, limits) as worker, (folder / JOURNAL).open("a") as journal:
-        for point in _points(sources, campaign, worker, done):
-            journal.write(json.dumps(asdict(point)) + "\n")
-            journal.flush()
-            os.fsync(journal.fileno())
-            yield point
+    done = {point["key"]: not point.get("failure") for point in read_journal(folder)}
+    with VisitingWorker(drivers, limits) as worker, (folder / JOURNAL).open("a") as journal:
+        for points in _visits(workloads, campaign, worker, done, compiled or _ir, until):
+            journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
+            journal.flush()  # the system has it then, whatever becomes of this process
+            yield from points
     write_table(folder)
 
 
@@ -132,112 +158,193 @@ def write_table(folder: Path) -> Path:
     points = read_journal(folder)
     if points:
         part = path.with_suffix(".part")
-        pl.DataFrame(points, infer_schema_length=None).write_parquet(part)
+        pl.DataFrame(points, infer_schema_length=None).write_parquet(part, compression="zstd")
         part.replace(path)
     return path
 
 
-def count_points(sources: Sequence[Path], campaign: Campaign, devices: int) -> int:
-    """An upper bound of the points, for a bar that shows how far it is."""
-    kernels = 0
-    for path in sources:
-        try:
-            kernels += len(_kernels(Source.read(path, "opencl")))
-        except ApportionError:
-            kernels += 1
-    return kernels * len(campaign.sizes) * len(campaign.local_sizes) * devices
-
-
-def _kernels(source: Source) -> list[str]:
-    return list(signatures_of(ir_of(source), str(source.text)))
-
-
-def _points(sources: Iterable[Path], campaign: Campaign, worker: Worker, done: set[str]) -> Iterator[Point]:
-    infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
+def workloads_of(sources: Iterable[Path], campaign: Campaign) -> Iterator[Workload | Point]:
+    """What files of OpenCL C ask to be measured, each content once: as the `.json` beside them says, else
+    with arguments deduced from the code. A file that cannot be used is a point with its reason."""
     seen: set[str] = set()
     for path in sources:
-        start: dict[str, Any] = {
-            "source": path.name, "digest": "", "kernel": "", "work_items": 0, "local_size": 0, "device": "",
-            "device_name": "", "driver": "",
-        }  # fmt: skip
+        digest = ""
         try:
             source = Source.read(path, "opencl")
-            start["digest"] = source.digest
-            if source.digest in seen:
+            digest = source.digest
+            if digest in seen:
                 continue
-            seen.add(source.digest)
-            kernels = _kernels(source)
+            seen.add(digest)
+            said = described(path)
+            yield from [said] if said is not None else _deduced(source, campaign)
         except ApportionError as error:
-            key = _key(start["digest"] or path, "compile")
-            if key not in done:
-                yield Point(key, **start, failure=_words(error))
-            continue
-        for kernel in kernels:
-            for size in campaign.sizes:
-                for local in campaign.local_sizes:
-                    if size % local:
-                        continue
-                    reference: dict[str, NDArray[Any]] = {}
-                    for info in infos:
-                        key = _key(source.digest, kernel, size, local, info.id, info.name, info.driver)
-                        if key in done:
-                            continue
-                        what = start | {
-                            "kernel": kernel, "work_items": size, "local_size": local, "device": info.id,
-                            "device_name": info.name, "driver": info.driver,
-                        }  # fmt: skip
-                        yield _point(key, what, source, campaign, worker, reference)
+            yield Point(_key(digest or path, "compile"), path.name, digest=digest, failure=_words(error))
 
 
-def _point(
-    key: str,
-    what: dict[str, Any],
-    source: Source,
+def _deduced(source: Source, campaign: Campaign) -> Iterator[Workload | Point]:
+    text = str(source.text)
+    ir = ir_of(source)
+    accesses = accesses_of(ir, text)
+    for name, signature in signatures_of(ir, text).items():
+        try:
+            cases = cases_of(signature, accesses[name], text, campaign.sizes, campaign.local_sizes)
+            yield Workload(Path(source.name).name, "", text, name, tuple(cases))
+        except ApportionError as error:
+            key = _key(source.digest, name, "arguments")
+            yield Point(key, Path(source.name).name, digest=source.digest, kernel=name, failure=_words(error))
+
+
+def _ir(workload: Workload) -> str:
+    return ir_of(Source(workload.source, "opencl", workload.name))
+
+
+@cache
+def _read(ir: str, source: str) -> tuple[dict[str, Signature], dict[str, KernelAccess]]:
+    return signatures_of(ir, source), accesses_of(ir, source)
+
+
+def _visits(
+    workloads: Iterable[Workload | Point],
     campaign: Campaign,
-    worker: Worker,
-    reference: dict[str, NDArray[Any]],
-) -> Point:
-    try:
-        span = NDRange((what["work_items"],), (what["local_size"],))
-        with Together(source, what["kernel"], [what["device"]], worker=worker, trust=True) as kernel:
-            values = arguments_for(kernel.signature, kernel.access, span, seed=campaign.seed)
-            bound = kernel.bind(*values.values(), global_size=span.global_size, local_size=span.local_size)
-            bound.binding.remember()
-            bound.run(what["device"])
-            results = {place.name: bound.binding.shared[place.name].copy() for place in bound.binding.written}
-            bound.binding.restore()
-            return Point(key, **what, **_measured(bound, campaign.repeats), agrees=_agree(results, reference))
-    except ApportionError as error:
-        return Point(key, **what, failure=_words(error))
+    worker: VisitingWorker,
+    done: Mapping[str, bool],
+    compiled: Compiled,
+    until: float | None,
+) -> Iterator[list[Point]]:
+    infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
+    for workload in workloads:
+        if isinstance(workload, Point):
+            if workload.key not in done:
+                yield [workload]
+            continue
+        taken: dict[tuple[int, ...], list[tuple[int, float]]] = {}
+        for case in sorted(workload.cases, key=lambda case: case.span.work_items):
+            if until is not None and time.monotonic() > until:
+                return
+            starts = {info.id: _start(workload, case, info) for info in infos}
+            left = [info.id for info in infos if starts[info.id].key not in done]
+            if not left:
+                continue
+            expected = _expected(taken.get(case.span.local_size, []), case.span.work_items)
+            if expected > campaign.most_seconds:
+                reason = f"Skipped: a launch would take about {expected:.2g} s"
+                yield [replace(starts[device], failure=reason) for device in left]
+                continue
+            # Results are compared also with those of a device that an earlier run measured.
+            first = infos[0].id
+            reference = [first] if first not in left and done[starts[first].key] else []
+            asked = [starts[device] for device in (*reference, *left)]
+            visited = _visit(workload, case, asked, campaign, worker, compiled)
+            points = [point for point in visited if point.device in left]
+            longest = max((point.seconds or 0.0 for point in points), default=0.0)
+            taken.setdefault(case.span.local_size, []).append((case.span.work_items, longest))
+            yield points
 
 
-def _measured(bound: BoundKernel, repeats: Repeats) -> dict[str, Any]:
-    """Repeat until the interval is narrow; medians of each part of the time."""
-    started = time.monotonic()
-    outcomes: list[Outcome] = []
-    device = bound.devices[0].id
-    while len(outcomes) < repeats.most:
-        outcomes.append(bound.trial(Split.alone(device)))
-        total = summary([outcome.seconds for outcome in outcomes])
-        narrow = len(outcomes) >= repeats.least and total.width <= repeats.width
-        if narrow or time.monotonic() - started > repeats.seconds:
-            break
-    parts = np.median(
-        [[o.devices[0].upload, o.devices[0].kernel, o.devices[0].download] for o in outcomes], 0
+def _expected(taken: Sequence[tuple[int, float]], items: int) -> float:
+    """Seconds that a launch will take, by smaller ones: at least in proportion, more where they grew."""
+    if not taken or not taken[-1][1]:
+        return 0.0
+    power = 1.0
+    if len(taken) > 1 and taken[-2][1] and taken[-1][0] > taken[-2][0]:
+        (less, quick), (more, slow) = taken[-2:]
+        power = float(np.clip(np.log(slow / quick) / np.log(more / less), 1.0, 3.0))
+    return float(taken[-1][1] * (items / taken[-1][0]) ** power)
+
+
+def _start(workload: Workload, case: Case, info: DeviceInfo) -> Point:
+    size, local = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
+    arguments = " ".join(case.arguments)
+    what = (
+        workload.digest,
+        workload.options,
+        workload.kernel,
+        size,
+        local,
+        arguments,
+        info.id,
+        info.name,
+        info.driver,
     )
-    moved = sum(array.nbytes for array in bound.binding.shared.values())
-    return {
-        "bytes_moved": moved, "seconds": total.median, "seconds_low": total.low, "seconds_high": total.high,
-        "upload": float(parts[0]), "kernel_seconds": float(parts[1]), "download": float(parts[2]),
-        "repeats": total.count,
-    }  # fmt: skip
+    return Point(
+        _key(*what), workload.name, workload.suite, workload.digest, workload.kernel, size, local,
+        case.span.work_items, int(np.prod(case.span.local_size)), arguments, info.id, info.name, info.driver,
+        case.nbytes,
+    )  # fmt: skip
 
 
-def _agree(results: dict[str, NDArray[Any]], reference: dict[str, NDArray[Any]]) -> bool | None:
-    if not reference:
-        reference.update(results)
-        return None
-    return all(verify.difference(values, reference[name]) is None for name, values in results.items())
+def _visit(
+    workload: Workload,
+    case: Case,
+    starts: Sequence[Point],
+    campaign: Campaign,
+    worker: VisitingWorker,
+    compiled: Compiled,
+) -> list[Point]:
+    try:
+        visit = visit_of(workload, case, [point.device for point in starts], campaign, compiled)
+        seen = worker.visit(visit, campaign.visit_seconds)
+    except ApportionError as error:
+        if len(starts) == 1:
+            return [replace(starts[0], failure=_words(error), measured_at=time.time())]
+        # Which of the devices is at fault shows when each is visited alone.
+        return [
+            point for start in starts for point in _visit(workload, case, [start], campaign, worker, compiled)
+        ]
+    return [_measured(start, one) for start, one in zip(starts, seen, strict=True)]
+
+
+def visit_of(
+    workload: Workload, case: Case, devices: Sequence[str], campaign: Campaign, compiled: Compiled = _ir
+) -> Visit:
+    """What a worker is asked for one case."""
+    signatures, accesses = _read(compiled(workload), workload.source)
+    plan = plan_of(workload, case, signatures[workload.kernel], accesses[workload.kernel])
+    return Visit(
+        plan, case.arrays, tuple(devices), campaign.repeats, campaign.shares, campaign.most_seconds,
+        binaries=campaign.binaries,
+    )  # fmt: skip
+
+
+def _measured(start: Point, seen: Seen) -> Point:
+    whole = [launched for launched in seen.launches if launched.share == 1.0]
+    if seen.failure or not whole:
+        return replace(
+            start, failure=seen.failure or "Skipped: nothing was launched", measured_at=time.time()
+        )
+    total = summary([launched.seconds for launched in whole])
+    upload, kernel, download = np.median(
+        [[one.upload, one.kernel, one.download] for one in whole], 0
+    ).tolist()
+    medians = medians_of(seen.launches)
+    fixed, rate = line_of(medians)
+    return replace(
+        start, seconds=total.median, seconds_low=total.low, seconds_high=total.high, upload=upload,
+        kernel_seconds=kernel, download=download, fixed=fixed, rate=rate,
+        shares=",".join(f"{share:.6g}:{seconds:.6g}" for share, seconds in medians.items()),
+        repeats=total.count, agrees=seen.agrees, joules=sum(seen.joules.values()) if seen.joules else None,
+        failure="" if seen.agrees is not False else f"Disagrees: {seen.said}", measured_at=time.time(),
+    )  # fmt: skip
+
+
+def medians_of(launches: Iterable[Launched]) -> dict[float, float]:
+    """Share → median seconds, the largest share first."""
+    by_share: dict[float, list[float]] = {}
+    for launched in launches:
+        by_share.setdefault(launched.share, []).append(launched.seconds)
+    return {share: float(np.median(by_share[share])) for share in sorted(by_share, reverse=True)}
+
+
+def line_of(medians: dict[float, float]) -> tuple[float, float]:
+    """(fixed, rate): the line through the seconds of shares, exact for the whole, with neither below 0."""
+    whole = medians.get(1.0, next(iter(medians.values())))
+    parts = [(share, seconds) for share, seconds in medians.items() if share < 1.0]
+    if not parts:
+        return 0.0, whole
+    lacking = np.array([1 - share for share, _ in parts])
+    saved = np.array([whole - seconds for _, seconds in parts])
+    rate = float(np.clip((lacking @ saved) / (lacking @ lacking), 0.0, whole))
+    return whole - rate, max(rate, 1e-9)
 
 
 def _words(error: ApportionError) -> str:

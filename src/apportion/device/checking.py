@@ -39,25 +39,25 @@ class Check:
         self.binding.remember()
         reference = self._reference(self.devices[0])
         outcome = self.launcher.launch(split, checked=True)
-        self.case.launches += 1
         for name, count in outcome.strays.items():
             if count:
                 self.case.merges[name] = "diff"
         self.case.conflicts = sum(outcome.conflicts.values())
         wrong = self._differences(self.binding.shared, reference)
         self.binding.restore()
-        self.case.verified = not wrong and not self.case.conflicts
+        self.case.verified = self.case.shareable = not wrong and not self.case.conflicts
         if not self.case.verified:
             for part in split.parts(self.launcher.groups):
                 self._blame(part.device, reference)
-            what = (
-                "; ".join(f"{name}: {said}" for name, said in wrong.items())
-                or "though the results are the same"
-            )
-            self.case.obstacle = (
-                f"{self.case.conflicts} conflicts between the devices' writes when shared ({what})"
-            )
-        return self.case.verified
+            what = "; ".join(f"{name}: {said}" for name, said in wrong.items())
+            if self.case.conflicts:
+                what = f"{self.case.conflicts} conflicts between the devices' writes when shared" + (
+                    f" ({what})" if what else ", though the results are the same"
+                )
+            else:
+                what = f"the results of sharing are not those of one device ({what})"
+            self.case.obstacle = what
+        return self.case.shareable
 
     def alone(self, device: str) -> str:
         """Compare a device alone with another compiler's result, once; what is to be said of it."""
@@ -122,7 +122,6 @@ class Check:
     def _blame(self, device: str, reference: Mapping[str, NDArray[Any]], *, sort: bool = False) -> None:
         """Raise an error when a device is wrong by itself: then it is not the sharing that is at fault."""
         self.launcher.launch(Split.alone(device), checked=True)
-        self.case.launches += 1
         wrong = self._differences(self.binding.shared, reference, sort=sort)
         self.binding.restore()
         if wrong:

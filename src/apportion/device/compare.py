@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from apportion.device.bound import BoundKernel, Execution
+from apportion.device.forecast import Forecast
 from apportion.device.split import Split
 from apportion.errors import InvalidSetting
 
@@ -21,6 +22,9 @@ class Comparison:
     "Of each repeat."
     curve: Mapping[float, float] = field(default_factory=dict)
     "Share of the first device → milliseconds, where cuts were measured."
+    forecast: Forecast | None = None
+    "What was expected before anything ran, where the policy asked."
+    work_items: int = 0
 
     @property
     def speedup(self) -> float | None:
@@ -60,4 +64,7 @@ def compare(bound: BoundKernel, policy: str | float, *, repeats: int = 3, cuts: 
         execution = bound.run(policy)
         milliseconds.append(execution.seconds * 1e3)
     execution = replace(execution, seconds=statistics.median(milliseconds) / 1e3)
-    return Comparison(bound.kernel.signature.name, execution, tuple(milliseconds), curve)
+    return Comparison(
+        bound.kernel.signature.name, execution, tuple(milliseconds), curve, bound.case.forecast,
+        bound.span.work_items,
+    )  # fmt: skip

@@ -32,10 +32,11 @@ class Queue:
         self.info = info
         self.device = device
         self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context)
+        self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=info.id)
         self.staging = Staging(self.context, self.queue)
         self._kernels: dict[Build, cl.Kernel] = {}
+        self._warm: set[tuple[Build, tuple[int, ...]]] = set()
         self.shared: dict[tuple[int, int], cl.Buffer] = {}
         self.own: dict[int, OwnBuffer] = {}
         self.private: dict[int, Bytes] = {}
@@ -57,6 +58,18 @@ class Queue:
                     f"There is no kernel {build.kernel!r} on {self.info.id}: {error}"
                 ) from error
         return self._kernels[build]
+
+    def first_launch(self, build: Build, local_size: tuple[int, ...]) -> bool:
+        """Whether this kernel is launched in work-groups of this size for the first time here."""
+        first = (build, local_size) not in self._warm
+        self._warm.add((build, local_size))
+        return first
+
+    def adopt(self, build: Build, binary: bytes) -> None:
+        """Take a kernel from a binary that this device's compiler made before."""
+        if build not in self._kernels:
+            program = cl.Program(self.context, [self.device], [binary]).build()
+            self._kernels[build] = cl.Kernel(program, build.kernel)
 
     def largest_group(self, build: Build) -> int:
         """The most work-items that a work-group of this kernel may have here."""
@@ -94,18 +107,26 @@ class Queue:
             del self.shared[key]
 
     def calibrate(self) -> Calibration:
-        """Measure: copies of 16 MiB each way, a kernel that streams, one that multiplies, an empty one."""
+        """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one."""
         build = Build(_CALIBRATION, "stream")
-        count = 1 << 22
+        count = 1 << 23
         host = memory.data_of(memory.guarded(4 * count), 4 * count)
-        buffers = [cl.Buffer(self.context, _READ_WRITE, 4 * count) for _ in range(2)]
-        copies = [
-            _fastest(lambda: cl.enqueue_copy(self.queue, buffers[0], host, is_blocking=True)),
-            _fastest(lambda: cl.enqueue_copy(self.queue, host, buffers[0], is_blocking=True)),
-        ]
+        host[:] = 1  # pages that nobody wrote to are all one page
+        copied = OwnBuffer(self, 4 * count)
+        buffers = [copied.data, cl.Buffer(self.context, _READ_WRITE, 4 * count)]
+
+        def there() -> None:
+            copied.upload(self, host, (0, 4 * count))
+            self.queue.finish()
+
+        def back() -> None:
+            copied.download(self, host, (0, 4 * count))
+            self.queue.finish()
+
+        copies = [_fastest(there), _fastest(back)]
         cl.enqueue_copy(self.queue, buffers[1], host, is_blocking=True)
         stream = _fastest(lambda: self._wait(build, count, buffers[0], buffers[1]))
-        items = 1 << (18 if self.info.kind == "gpu" else 12)
+        items = 1 << (20 if self.info.kind == "gpu" else 14)
         multiply = _fastest(lambda: self._wait(Build(_CALIBRATION, "multiply"), items, buffers[0]))
         empty = _fastest(lambda: self._wait(Build(_CALIBRATION, "empty"), 64, buffers[0]), 20)
         return Calibration(
@@ -180,9 +201,11 @@ _MULTIPLY_ADDS = 1024
 _CALIBRATION = f"""
 kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
 kernel void multiply(global float *a) {{
-    float x = get_global_id(0) * 1e-6f, y = 1.0f;
-    for (int i = 0; i < {_MULTIPLY_ADDS}; i++) y = fma(y, 0.9999f, x);
-    a[get_global_id(0)] = y;
+    float x = get_global_id(0) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
+    for (int i = 0; i < {_MULTIPLY_ADDS // 4}; i++) {{
+        y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
+    }}
+    a[get_global_id(0)] = y + z + u + v;
 }}
 kernel void empty(global float *a) {{ if (get_global_id(0) == 0x7fffffff) a[0] = 1; }}
 """

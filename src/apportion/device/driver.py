@@ -19,7 +19,9 @@ from apportion.device import memory
 from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.devicequeue import Queue
 from apportion.device.plan import Build, Outcome, Plan
-from apportion.device.running import Running
+from apportion.device.running import Prepared, Running
+from apportion.device.visit import Seen, Visit
+from apportion.device.visiting import Visitor
 from apportion.errors import NoDevice, UnknownName
 
 Bytes = NDArray[np.uint8]
@@ -32,6 +34,8 @@ class Driver:
     def __init__(self) -> None:
         self.devices = {queue.info.id: queue for queue in _found()}
         self.regions: dict[int, tuple[Bytes, int]] = {}
+        self._visitor = Visitor(self.devices)
+        self._prepared: dict[int, Prepared] = {}
 
     def describe(self) -> list[DeviceInfo]:
         """All devices, in the order the loader gives them, the CPU first."""
@@ -55,27 +59,39 @@ class Driver:
         """What a device does per second."""
         return self._queue(device).calibrate()
 
-    def run(self, plan: Plan, report: Callable[[], None]) -> Outcome:
+    def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> Outcome:
         """Launch a kernel's parts on their devices at once, bring the results home and merge them.
 
         Args:
+            slot: where the plan is kept, to be launched `again`; what was there is forgotten.
             report: called once, when every device has compiled the kernel and begun.
         """
         names = [part.device for part in plan.parts] if plan.chunks is None else list(plan.chunks.shares)
         if not names:
             raise NoDevice("The plan gives no device any work")
-        queues = [self._queue(name) for name in dict.fromkeys(names)]
-        running = Running(plan, queues, self.regions, report)
+        self._prepared[slot] = Prepared(plan, [self._queue(name) for name in dict.fromkeys(names)])
+        return self._launch(self._prepared[slot], report)
+
+    def again(self, slot: int) -> Outcome:
+        """Launch once more what was launched before."""
+        return self._launch(self._prepared[slot], lambda: None)
+
+    def _launch(self, prepared: Prepared, report: Callable[[], None]) -> Outcome:
+        running = Running(prepared, self.regions, report)
         running.compile()
         started = time.perf_counter()
         times = running.launch(started)
         merging = time.perf_counter()
-        if plan.probe:
+        if prepared.plan.probe:
             return Outcome(times, merging - started, covered=running.gapless())
         conflicts, strays = running.bring_together()
         ended = time.perf_counter()
         running.check_guards()
         return Outcome(times, ended - started, ended - merging, conflicts, strays)
+
+    def visit(self, visit: Visit) -> list[Seen]:
+        """Measure one case of a workload on several devices in turn."""
+        return self._visitor.visit(visit)
 
     def _queue(self, device: str) -> Queue:
         if device not in self.devices:
@@ -141,7 +157,15 @@ def _info(name: str, kind: str, platform: Any, device: Any) -> DeviceInfo:
         shares_memory=kind == "cpu" and name not in os.environ.get("APPORTION_COPYING", "").split(","),
         double_precision="cl_khr_fp64" in device.extensions,
         faults=_faults(platform.name, platform.version),
+        compiler=_compiler(platform.version, device.opencl_c_version),
     )
+
+
+def _compiler(version: str, language: str) -> str:
+    """`LLVM 14.0.6, OpenCL C 3.0` where the driver tells of its LLVM, else the language alone."""
+    llvm = re.search(r"LLVM \d[\d.]*", version)
+    words = " ".join(language.split()[:3])
+    return f"{llvm[0]}, {words}" if llvm else words
 
 
 def _faults(platform: str, version: str) -> tuple[str, ...]:

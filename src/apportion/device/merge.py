@@ -27,7 +27,23 @@ COMBINE: dict[str, Combine] = {
 "How a merge takes one device's copy into the result: (result so far, copy, what all started from)."
 
 
-def combine(way: str, home: Bytes, copies: Sequence[Bytes], dtype: str) -> None:
+class Undo:
+    """What merging replaced, so that it can be put back: the blocks that it copied anyway."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def keep(self, place: NDArray[Any], initial: NDArray[Any]) -> None:
+        """Note what a place held."""
+        self._blocks.append((place, initial))
+
+    def back(self) -> None:
+        """Make every place hold again what it held."""
+        for place, initial in reversed(self._blocks):
+            place[...] = initial
+
+
+def combine(way: str, home: Bytes, copies: Sequence[Bytes], dtype: str, undo: Undo | None = None) -> None:
     """Take every copy into `home`, element by element; `home` holds what all copies started from."""
     kind = np.dtype(dtype)
     step = max(_BLOCK // kind.itemsize, 1) * kind.itemsize
@@ -35,11 +51,13 @@ def combine(way: str, home: Bytes, copies: Sequence[Bytes], dtype: str) -> None:
         part = slice(start, start + step)
         result = home[part].view(kind)
         initial = result.copy()
+        if undo is not None:
+            undo.keep(result, initial)
         for copy in copies:
             COMBINE[way](result, copy[part].view(kind), initial)
 
 
-def take_changes(home: Bytes, copies: Sequence[Bytes], dtype: str) -> int:
+def take_changes(home: Bytes, copies: Sequence[Bytes], dtype: str, undo: Undo | None = None) -> int:
     """Take from every copy what it changed; the number of elements that two copies changed differently.
 
     Exact for any kernel whose work-groups do not write different values to the same place: the idea is
@@ -51,6 +69,8 @@ def take_changes(home: Bytes, copies: Sequence[Bytes], dtype: str) -> int:
         part = slice(start, start + _BLOCK)
         result = home[part].view(kind)
         initial = result.copy()
+        if undo is not None:
+            undo.keep(result, initial)
         for position, copy in enumerate(copies):
             values = copy[part].view(kind)
             changed = values != initial

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from apportion.device.split import Part
 from apportion.device.worker import Worker
 from apportion.errors import NoDevice, UnknownName
 from apportion.settings import cache_folder
+
+_MEASURED_AS = 2
+"Changes when calibrating changes, so that what was measured otherwise is not believed."
 
 
 class OpenCLDevice(Device):
@@ -46,7 +50,9 @@ class OpenCLDevice(Device):
                     places.append(LocalPlace(name, value.nbytes))
                 case np.ndarray() if value.ndim:
                     key = (number, value.nbytes)
-                    region = self._regions.setdefault(key, self.worker.region(value.nbytes))
+                    if key not in self._regions:
+                        self._regions[key] = self.worker.region(value.nbytes)
+                    region = self._regions[key]
                     shared = region.array(value.dtype, value.shape)
                     shared[...] = value
                     # Nothing is known of what the kernel writes, so everything comes back.
@@ -90,10 +96,20 @@ def described(worker: Worker) -> list[DeviceInfo]:
     return [dataclasses.replace(info, calibration=_kept(info)) for info in worker.devices()]
 
 
-def calibrated(worker: Worker) -> list[DeviceInfo]:
-    """A worker's devices, each measured now and kept for later."""
+def with_speeds(worker: Worker) -> list[DeviceInfo]:
+    """A worker's devices with their calibrations; those that were never measured are measured now."""
+    known = described(worker)
+    strangers = [info.id for info in known if info.calibration is None]
+    measured = {info.id: info for info in calibrated(worker, strangers)} if strangers else {}
+    return [measured.get(info.id, info) for info in known]
+
+
+def calibrated(worker: Worker, devices: Sequence[str] | None = None) -> list[DeviceInfo]:
+    """A worker's devices, or those of these ids, each measured now and kept for later."""
     found = []
     for info in worker.devices():
+        if devices is not None and info.id not in devices:
+            continue
         calibration = worker.calibrate(info.id)
         _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
         found.append(dataclasses.replace(info, calibration=calibration))
@@ -124,6 +140,6 @@ def _kept(info: DeviceInfo) -> Calibration | None:
 
 
 def _calibration_file(info: DeviceInfo) -> Any:
-    what = (info.id, info.name, info.platform, info.driver, info.compute_units)
+    what = (_MEASURED_AS, info.id, info.name, info.platform, info.driver, info.compute_units)
     digest = hashlib.sha256(repr(what).encode()).hexdigest()[:16]
     return cache_folder("calibrations") / f"{info.id}-{digest}.json"

@@ -84,6 +84,8 @@ class Plan:
     scalars: Mapping[int, int] = field(default_factory=dict)
     checked: bool = False
     "Every device works on copies of what it writes, so that conflicts and stray writes are seen."
+    undo: bool = False
+    "Where devices wrote different values to one place, merged arrays are left as they were before."
     probe: int = 0
     """Not 0: a checked launch that only finds out what is written. Copies of arrays that are only written
     start as their bytes exclusive-or this one, and nothing is merged."""
@@ -114,6 +116,12 @@ class DeviceTime:
     download: float
     seconds: float
     "From the start of the launch until this device was done."
+    began: float = 0.0
+    "From the start of the launch until this device's thread had it in hand."
+    busy: float = 0.0
+    "What the device itself says its kernels took: without a driver's compiling at a first launch."
+    cold: bool = False
+    "The first launch of this kernel in work-groups of this size here: drivers compile and allocate in it."
 
     @property
     def groups(self) -> int:

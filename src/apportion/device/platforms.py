@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-import sysconfig
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from threading import get_ident
 
 from apportion.errors import InvalidSetting, MissingPackage, UnreadableFile
 from apportion.settings import cache_folder
@@ -79,7 +79,9 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
     wheel = pocl_library()
     if wheel is not None:
         libraries += [str(pocl_copy(wheel, number)) for number in range(2, instances + 1)]
-    threads = options.threads or max(1, (os.cpu_count() or 1) // instances)
+    intel = next((Path(library) for library in libraries if "libintelocl" in library), None)
+    # Devices that run on the same processors share them, or each would wait for the other.
+    threads = options.threads or max(1, (os.cpu_count() or 1) // (instances + (intel is not None)))
     environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_FILENAMES"}
     environment |= {
         "OCL_ICD_VENDORS": str(_icd_folder(libraries)),
@@ -93,9 +95,16 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
         "APPORTION_POCL_INSTANCES": str(instances),
         # Intel's runtime on the CPU.
         "CL_CONFIG_CPU_TBB_NUM_WORKERS": str(threads),
+        "DPCPP_CPU_NUM_CUS": str(threads),
     }
     for number in range(2, instances + 1):
         environment[f"POCL_MAX_PTHREAD_COUN{number}"] = str(threads)
+    if intel is not None and (runtime := _installed("intel-cmplr-lib-rt", "libsvml.so")) is not None:
+        # The runtime's own libraries come in another package, which may lie in another place.
+        known = environment.get("LD_LIBRARY_PATH", "")
+        environment["LD_LIBRARY_PATH"] = ":".join(
+            filter(None, (known, str(runtime.parent), str(intel.parent)))
+        )
     return environment
 
 
@@ -132,11 +141,16 @@ def pocl_library() -> Path | None:
 
 
 def intel_library() -> Path | None:
-    """Intel's CPU runtime as pip installs it (`intel-opencl-rt` with `intel-cmplr-lib-rt`)."""
-    for base in {sysconfig.get_path("data"), sys.prefix}:
-        library = Path(base) / "lib" / "libintelocl.so"
-        if library.exists():
-            return library
+    """Intel's CPU runtime as pip installs it; its own `.icd` file names a path that is nowhere."""
+    return _installed("intel-opencl-rt", "libintelocl.so")
+
+
+def _installed(package: str, name: str) -> Path | None:
+    """A file of an installed package that lies outside its Python code, wherever pip has put it."""
+    with suppress(PackageNotFoundError):
+        for file in distribution(package).files or ():
+            if file.name == name and Path(str(file.locate())).exists():
+                return Path(str(file.locate())).resolve()
     return None
 
 
@@ -195,6 +209,6 @@ def _stem(library: str) -> str:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file that another process never sees half."""
-    part = path.with_suffix(f".part{os.getpid()}")
+    part = path.with_suffix(f".part{os.getpid()}-{get_ident()}")
     part.write_bytes(data)
     part.rename(path)

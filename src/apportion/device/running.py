@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 import numpy as np
 import pyopencl as cl
@@ -18,19 +19,41 @@ from apportion.errors import LaunchFailed, OutOfBoundsWrite
 from apportion.program.bounds import Interval
 
 Bytes = NDArray[np.uint8]
+_MOST_REACHES = 1024
+
+
+class Prepared:
+    """A plan with what does not change from launch to launch: its devices, and how far its parts reach."""
+
+    def __init__(self, plan: Plan, queues: list[Queue]) -> None:
+        self.plan, self.queues = plan, queues
+        self.launches = 0
+        self._reached: dict[tuple[int, int, int, bool], Interval | None] = {}
+
+    def touched(self, place: ArrayPlace, part: tuple[int, int], *, write: bool) -> Interval | None:
+        """The bytes of an array that a part can read or write, where known; worked out once."""
+        key = (place.region, *part, write)
+        if key not in self._reached:
+            if len(self._reached) > _MOST_REACHES:  # chunks of ever other sizes
+                self._reached.clear()
+            self._reached[key] = self.plan.touched(place, *part, write=write)
+        return self._reached[key]
 
 
 class Running:
-    """One plan while it runs."""
+    """One launch of a plan while it runs."""
 
     def __init__(
         self,
-        plan: Plan,
-        queues: list[Queue],
+        prepared: Prepared,
         regions: Mapping[int, tuple[Bytes, int]],
         report: Callable[[], None],
     ) -> None:
-        self.plan, self.queues, self.regions = plan, queues, regions
+        self.prepared, self.regions = prepared, regions
+        self.plan, self.queues = prepared.plan, prepared.queues
+        plan = self.plan
+        self.first = prepared.launches == 0
+        prepared.launches += 1
         self.alone = len(self.queues) == 1
         self._report = report
         self._idle = {queue.info.id for queue in self.queues}
@@ -48,12 +71,20 @@ class Running:
 
     def launch(self, started: float) -> tuple[DeviceTime, ...]:
         """Start every device at once, and wait for all."""
-        waiting = [queue.thread.submit(self._device, queue, started) for queue in self.queues]
+        *others, last = self.queues
+        waiting = [queue.thread.submit(self._device, queue, started) for queue in others]
+        # The last device is fed from here: handing it to a thread and waking up again would cost it time.
+        here: Future[DeviceTime] = Future()
+        try:
+            here.set_result(self._device(last, started))
+        except Exception as failure:
+            here.set_exception(failure)
         # Every device is waited for, also when one fails, so that none still writes when the error is told.
-        failures = [error for future in waiting if (error := future.exception()) is not None]
+        futures = [*waiting, here]
+        failures = [error for future in futures if (error := future.exception()) is not None]
         if failures:
             raise failures[0]
-        return tuple(future.result() for future in waiting)
+        return tuple(future.result() for future in futures)
 
     def _device(self, queue: Queue, started: float) -> DeviceTime:
         try:
@@ -66,7 +97,8 @@ class Running:
     def _feed(self, queue: Queue, started: float) -> DeviceTime:
         clock = time.perf_counter
         kernel = queue.kernel(self.plan.build)
-        upload = compute = download = 0.0
+        upload = compute = download = busy = 0.0
+        cold = False
         buffers: dict[int, OwnBuffer] = {}
         begun = clock()
         for number, place in enumerate(self.plan.arguments):
@@ -85,10 +117,12 @@ class Running:
             if buffers:
                 self._upload(queue, buffers, part)
             t1 = clock()
+            cold |= queue.first_launch(self.plan.build, self.plan.span.local_size)
             event = self._enqueue(queue, kernel, part)
             self._begun(queue)
             event.wait()
             t2 = clock()
+            busy += 1e-9 * (event.profile.end - event.profile.start)
             if buffers:
                 self._download(queue, buffers, part)
             t3 = clock()
@@ -106,6 +140,9 @@ class Running:
             compute,
             download + ended - t0,
             ended - started,
+            begun - started,
+            busy,
+            cold,
         )
 
     def _begun(self, queue: Queue) -> None:
@@ -149,14 +186,14 @@ class Running:
         first_part = not self.ranges[queue.info.id]
         for place in self.places:
             home, nbytes = self.regions[place.region]
-            needed: Interval | None = self.plan.touched(place, *part, write=False)
+            needed: Interval | None = self.prepared.touched(place, part, write=False)
             values = memory.data_of(home, nbytes)
             if place.written and not self._in_place(place):
                 needed = None
                 values = values ^ np.uint8(self.plan.probe) if self._probed(place) else values
             elif place.written and not place.covered and needed is not None:
                 # What is not written must stay as it was, so the slice that comes back goes there first.
-                writes = self.plan.touched(place, *part, write=True)
+                writes = self.prepared.touched(place, part, write=True)
                 needed = None if writes is None else _hull(needed, writes)
             if needed is None:
                 if not first_part:
@@ -170,7 +207,7 @@ class Running:
         for place in self.places:
             if place.merge == "slice" and self._in_place(place):
                 home, nbytes = self.regions[place.region]
-                written = self.plan.touched(place, *part, write=True)
+                written = self.prepared.touched(place, part, write=True)
                 if written is not None:
                     buffers[place.region].download(queue, memory.data_of(home, nbytes), written)
                 elif not self.alone:
@@ -195,7 +232,7 @@ class Running:
 
     def _unknown(self, queue: Queue, place: ArrayPlace) -> bool:
         ranges = self.ranges[queue.info.id]
-        return any(self.plan.touched(place, *part, write=True) is None for part in ranges)
+        return any(self.prepared.touched(place, part, write=True) is None for part in ranges)
 
     def _probed(self, place: ArrayPlace) -> bool:
         """Whether copies start as something else than the array, so that what is never written shows."""
@@ -214,7 +251,7 @@ class Running:
 
     def _gapless(self, place: ArrayPlace, home: Bytes, device: str, copy: Bytes) -> bool:
         for part in self.ranges[device]:
-            written = self.plan.touched(place, *part, write=True)
+            written = self.prepared.touched(place, part, write=True)
             if written is None:
                 return False
             start = home[slice(*written)] ^ np.uint8(self.plan.probe)
@@ -226,23 +263,26 @@ class Running:
         """Merge the devices' copies into the arrays; conflicts and stray writes per argument."""
         conflicts: dict[str, int] = {}
         strays: dict[str, int] = {}
+        undo = merge.Undo() if self.plan.undo else None
         for place in self.places:
             copies = self.copies[place.region]
             if not place.written or not copies:
                 continue
             home = memory.data_of(*self.regions[place.region])
             if place.merge in merge.COMBINE:
-                merge.combine(place.merge, home, list(copies.values()), place.dtype)
+                merge.combine(place.merge, home, list(copies.values()), place.dtype, undo)
                 continue
             if place.merge == "slice":
                 strays[place.name] = sum(
                     self._strays(place, home, name, copy) for name, copy in copies.items()
                 )
-            conflicts[place.name] = merge.take_changes(home, list(copies.values()), place.dtype)
+            conflicts[place.name] = merge.take_changes(home, list(copies.values()), place.dtype, undo)
+        if undo is not None and any(conflicts.values()):
+            undo.back()
         return conflicts, strays
 
     def _strays(self, place: ArrayPlace, home: Bytes, device: str, copy: Bytes) -> int:
-        expected = [self.plan.touched(place, *part, write=True) for part in self.ranges[device]]
+        expected = [self.prepared.touched(place, part, write=True) for part in self.ranges[device]]
         known = [interval for interval in expected if interval is not None]
         return merge.strays(home, copy, known, place.dtype) if len(known) == len(expected) else 0
 
@@ -259,7 +299,7 @@ class Running:
                 if (broken := memory.overrun(whole, nbytes)) is not None:
                     memory.draw_guards(whole, nbytes)
                     raise OutOfBoundsWrite(self._overrun_message(place, where, broken))
-            if not (self.plan.checked or self.alone):
+            if not (self.plan.checked or (self.alone and self.first)):
                 continue  # reading guards back from a device costs a transfer each: on first use only
             for queue in self.queues:
                 if (own := queue.own.get(place.region)) is not None and (

@@ -30,25 +30,27 @@ class Staging:
         self._context, self._queue = context, queue
         self._slots: list[Bytes] = []
         self._held: list[cl.Buffer] = []
+        self._sent: list[Any] = [None] * _SLOTS
+        self._next = 0
         self._threads = max(1, min(8, (os.cpu_count() or 2) // 2))
         self._pool: ThreadPoolExecutor | None = None
 
     def upload(self, target: cl.Buffer, offset: int, values: Bytes) -> None:
-        """Copy `values` to a device's buffer; they have all left the host's memory when this returns."""
-        sent: list[Any] = [None] * _SLOTS
-        for number, start in enumerate(range(0, len(values), _CHUNK)):
-            slot, chunk = number % _SLOTS, values[start : start + _CHUNK]
-            if sent[slot] is not None:
-                sent[slot].wait()
+        """Copy `values` to a device's buffer; they have all left the host's memory when this returns.
+
+        The last chunks may still be on their way from pinned memory: the next array fills slots after them.
+        """
+        for start in range(0, len(values), _CHUNK):
+            slot, chunk = self._next, values[start : start + _CHUNK]
+            self._next = (slot + 1) % _SLOTS
+            if (sent := self._sent[slot]) is not None:
+                sent.wait()
             pinned = self._slot(slot)[: len(chunk)]
             self._copy(pinned, chunk)
-            sent[slot] = cl.enqueue_copy(
+            self._sent[slot] = cl.enqueue_copy(
                 self._queue, target, pinned, dst_offset=offset + start, is_blocking=False
             )
             self._queue.flush()
-        for event in sent:
-            if event is not None:
-                event.wait()  # the slots belong to the next transfer
 
     def download(self, values: Bytes, source: cl.Buffer, offset: int) -> None:
         """Copy from a device's buffer to `values`."""

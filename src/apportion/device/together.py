@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from apportion.device.base import DeviceInfo, Limits, LocalMemory, Value
 from apportion.device.binding import Binding, SharedMemory, bind
 from apportion.device.bound import BoundKernel, Execution
+from apportion.device.forecast import Predictor, from_speeds
 from apportion.device.launching import Case
-from apportion.device.opencl import described, info_of
+from apportion.device.opencl import calibrated, described, info_of
 from apportion.device.plan import ArrayPlace, Build, Plan
 from apportion.device.platforms import DEFAULT_DRIVERS, DriverOptions
-from apportion.device.policies import Predictor, fixed_policy
+from apportion.device.policies import fixed_policy
 from apportion.device.split import virtualised
 from apportion.device.worker import Worker
 from apportion.errors import InvalidSetting, UnknownName
@@ -43,7 +44,7 @@ class Together:
         kernel: its name; not needed where there is only one.
         devices: ids of the devices that share, in the order of their parts; None: all.
         policy: who gets how much; see `apportion.device.policies`.
-        predictor: a learned model, asked at the first launch of a size.
+        predictor: what foretells the first launch of a size; `apportion.together` has the learned models.
         merges: argument → merge, where you know better than the analysis.
         trust: do not compare the first launch of a size with one device's.
     """
@@ -54,8 +55,8 @@ class Together:
         kernel: str | None = None,
         devices: Sequence[str] | None = None,
         *,
-        policy: str | float = "feedback",
-        predictor: Predictor | None = None,
+        policy: str | float = "learned+feedback",
+        predictor: Predictor = from_speeds,
         merges: Mapping[str, str] | None = None,
         trust: bool = False,
         compile: CompileOptions = _COMPILE,
@@ -65,6 +66,7 @@ class Together:
     ) -> None:
         self.source = _source(source)
         text = str(self.source.text)
+        self.compile = compile
         ir = ir_of(self.source, compile)
         self.signature: Signature = signature_of(ir, kernel, text)
         self.access: KernelAccess = accesses_of(ir, text)[self.signature.name]
@@ -133,6 +135,13 @@ class Together:
         execution = bound.run(self.policy if policy is None else policy)
         bound.binding.give_back()
         return execution
+
+    def calibrate(self) -> None:
+        """Measure the devices whose speed is not known; the results are kept for all kernels to come."""
+        strangers = [info.id for info in self.devices if info.calibration is None]
+        if strangers:
+            measured = {info.id: info for info in calibrated(self.worker, strangers)}
+            self.devices = [measured.get(info.id, info) for info in self.devices]
 
     def close(self) -> None:
         """End the worker, if it is this kernel's own; twice does nothing."""
@@ -205,9 +214,6 @@ class Together:
         groups = span.groups[dimension]
         cuts = {1, groups // 4, groups // 2, 3 * groups // 4, groups - 1} - {0, groups}
         return all(plan.sliced(place, [(0, cut), (cut, groups)]) for cut in cuts)
-
-
-together = Together
 
 
 def _source(source: str | Path | Source) -> Source:

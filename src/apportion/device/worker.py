@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -32,6 +33,8 @@ from apportion.device.platforms import DEFAULT_DRIVERS, DriverOptions, worker_en
 
 _POLL_SECONDS = 0.05
 "How often a busy worker's memory is looked at."
+_KEPT_PLANS = 32
+"Plans that a worker keeps, to be launched again without being sent."
 _START_SECONDS = 60.0
 "Loading the drivers; some read a whole compiler from a cold disk."
 
@@ -49,6 +52,9 @@ class Worker:
         self._regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self._devices: list[DeviceInfo] | None = None
         self._gone: list[int] = []
+        self._slots = itertools.cycle(range(_KEPT_PLANS))
+        # Plan, by identity → the slot in which the worker keeps it, and the plan, whose identity stays taken.
+        self._sent: dict[int, tuple[int, Plan]] = {}
         self.restarts = 0
         "How many times a worker had to be replaced."
         self._close_at_exit = weakref.WeakMethod(self.close)
@@ -104,7 +110,15 @@ class Worker:
                 self._attach(place.region)
         devices = list(plan.chunks.shares) if plan.chunks else [part.device for part in plan.parts]
         doing = f"running {plan.build.kernel!r} on {', '.join(dict.fromkeys(devices))}"
-        outcome: Outcome = self._ask("run", plan, seconds=self.limits.build_seconds, doing=doing)
+        outcome: Outcome
+        if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
+            # The worker has this very plan, and every device has compiled it.
+            outcome = self._ask("again", kept[0], seconds=self.limits.seconds, doing=doing)
+            return outcome
+        slot = next(self._slots)
+        outcome = self._ask("run", slot, plan, seconds=self.limits.build_seconds, doing=doing)
+        self._sent = {key: kept for key, kept in self._sent.items() if kept[0] != slot}
+        self._sent[id(plan)] = slot, plan
         return outcome
 
     # The process
@@ -124,6 +138,7 @@ class Worker:
             self._log.close()
             self._log = None
         self._attached.clear()
+        self._sent.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -1,9 +1,9 @@
-"""Trees and lines on rows of features: extra trees, random forest, gradient boosting, one tree, linear."""
+"""Trees and lines on rows of features: extra trees, random forest, boosting, one tree, linear, pools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,9 +13,12 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
+from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
+from apportion.model.pooled import MEMBERS, SIZE, Pooled, rows_seen
+from apportion.program.features import FEATURES, INPUTS
 from apportion.settings import convert
 
 Rows = NDArray[np.float64]
@@ -88,6 +91,65 @@ def _fitter(kind: str) -> Callable[..., RowModel]:
     return fit
 
 
+@dataclass(frozen=True)
+class PooledSettings:
+    """How the forests of a pool are grown."""
+
+    trees: int = 60
+    "Of the forest on all of the code; the other two have two thirds as many."
+    max_features: float = 0.6
+    "The part of the features that each split of the forest on code looks at; the others look at all."
+
+    def __post_init__(self) -> None:
+        if self.trees < 2:
+            raise InvalidSetting(f"trees must be at least 2, not {self.trees}")
+
+
+class PooledModel:
+    """A fitted pool of forests, which can be asked in several ways."""
+
+    def __init__(self, pool: Pooled) -> None:
+        self.pool = pool
+
+    def predict(self, rows: Rows, *, answer: str = "all", heard: float = 1.0, vote: bool = False) -> Rows:
+        """(N,): the middle of the trees, or the class that most of them vote for.
+
+        Args:
+            rows: (N, F).
+            answer: who answers: all forests, or one of them.
+            heard: how much the trees on inputs weigh where they are heard.
+            vote: answer with one of `CLASSES`.
+        """
+        votes = replace(self.pool, heard=heard).votes(rows, answer=answer)
+        return votes.nearest(CLASSES) if vote else votes.mean()
+
+
+def grown(
+    settings: PooledSettings, columns: Sequence[str], rows: Rows, truth: Rows, *, seed: int = 0
+) -> Pooled:
+    """A pool fitted to rows (N, F) whose columns have these names, and numbers (N,)."""
+    known = np.unique(rows[:, list(columns).index(SIZE)])
+    seen = rows_seen(rows, columns, known)
+    forests = {}
+    for name in MEMBERS:
+        code = name == "code"
+        trees = settings.trees if code else max(1, settings.trees * 2 // 3)
+        learner = RowSettings("extra-trees", trees, settings.max_features if code else 1.0)
+        forests[name] = RowModel.fit(learner, seen[name], truth, seed=seed).forest(seen[name][:8])
+    return Pooled(tuple(columns), forests, known)
+
+
+def pooled(settings: Mapping[str, Any], rows: Rows, truth: Rows, *, seed: int = 0) -> PooledModel:
+    """A pool on rows of `FEATURES` and `INPUTS`."""
+    columns = (*FEATURES, *INPUTS)
+    if rows.shape[1] != len(columns):
+        raise InvalidSetting(
+            f"Pooled forests learn from rows of {len(columns)} features, not {rows.shape[1]}"
+        )
+    chosen = convert(PooledSettings, dict(settings), source="pooled")
+    return PooledModel(grown(chosen, columns, rows, truth, seed=seed))
+
+
 extra_trees = _fitter("extra-trees")
 random_forest = _fitter("random-forest")
 boosting = _fitter("boosting")
@@ -121,7 +183,7 @@ def _exported(trees: list[Any]) -> Forest:
         itself = np.arange(tree.node_count)
         leaf = tree.children_left < 0
         feature.append(np.where(leaf, 0, tree.feature))
-        threshold.append(np.where(leaf, 0.0, tree.threshold))
+        threshold.append(_not_above(np.where(leaf, 0.0, tree.threshold)))
         left.append(np.where(leaf, itself, tree.children_left) + first)
         right.append(np.where(leaf, itself, tree.children_right) + first)
         value.append(tree.value[:, 0, 0])
@@ -134,3 +196,9 @@ def _exported(trees: list[Any]) -> Forest:
         root,
         max(tree.max_depth for tree in trees),
     )
+
+
+def _not_above(numbers: Rows) -> NDArray[np.float32]:
+    """The largest 32-bit numbers that are not above these: 32-bit features compare with both alike."""
+    rounded = numbers.astype(np.float32)
+    return np.where(rounded > numbers, np.nextafter(rounded, np.float32(-np.inf)), rounded)

@@ -12,6 +12,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +80,22 @@ FEATURES: tuple[str, ...] = (
     *(f"share of call {name}" for name in CALLS[:9]),
 )  # fmt: skip
 "Names of what `vector_of` gives, in order."
-INPUTS = ("bytes moved", "work-group size", "bytes per work-item of a group")
-"Names of what `inputs_of` gives, in order."
+SUMMARY = (
+    "nodes", "blocks", "loop blocks", "deepest loop", "largest array", "largest constant", "mean constant",
+    "share of integer", "share of float", "share of memory", "share of comparison", "share of call",
+    "call get_local_id", "call barrier", "call other", "call fused", "call root", "call power",
+    "instruction load", "instruction store", "instruction fmul", "instruction fdiv", "instruction sdiv",
+    "instruction br", "instruction phi", "variable double", "variable float", "variable pointer",
+    *(f"{group} at depth {depth}" for group in ("memory", "float") for depth in range(DEPTHS + 1)),
+)  # fmt: skip
+"A quarter of `FEATURES` that tells most of a kernel: beside it, the inputs weigh more in a tree's choices."
+INPUTS = (
+    "bytes moved", "work-group size", "bytes per work-item of a group", "zeros of bytes moved",
+    "zeros of work-group size",
+)  # fmt: skip
+"Names of what `inputs_of` gives, in order. Zeros: how often a size can be halved; 0 of 0."
+RANGE_INPUTS = ("work-items", "work-groups", "bytes per work-item")
+"What `inputs_of` adds where the range of the launch is known; CGO17 does not publish it."
 
 
 def vector_of(graph: ProgramGraph) -> NDArray[np.float64]:
@@ -92,72 +108,162 @@ def in_order(found: Mapping[str, float]) -> NDArray[np.float64]:
     return np.array([found.get(name, 0.0) for name in FEATURES])
 
 
-def inputs_of(bytes_moved: int, work_group: int) -> NDArray[np.float64]:
-    """(len(INPUTS),): what a launch is given beside its code, as logarithms."""
+def inputs_of(bytes_moved: int, work_group: int, work_items: int | None = None) -> NDArray[np.float64]:
+    """(I,): what a launch is given beside its code, as logarithms: `INPUTS`, and with the number of
+    work-items `RANGE_INPUTS` too."""
     size, group = math.log1p(bytes_moved), math.log1p(work_group)
-    return np.array([size, group, size - group])
+    named = [size, group, size - group, _halvings(bytes_moved), _halvings(work_group)]
+    if work_items is not None:
+        items = math.log1p(work_items)
+        named += [items, items - group, size - items]
+    return np.array(named)
+
+
+def _halvings(number: int) -> float:
+    return float((number & -number).bit_length() - 1) if number else 0.0
 
 
 def features_of(graph: ProgramGraph) -> dict[str, float]:
     """Name → value of every feature that is not 0; see `FEATURES`."""
-    tally: dict[str, float] = defaultdict(float)
-    instructions = 0
-    depth = _block_depths(graph)
-    blocks: set[int] = set()
-    largest_array, constants = 0.0, []
-    texts, full = graph.texts(), graph.full_texts()
-    kinds = graph.node_type.tolist()
-    group_of = {opcode: group for group, members in GROUPS.items() for opcode in members}
-    for kind, text, printed, block in zip(kinds, texts, full, graph.node_block.tolist(), strict=True):
-        if kind == NodeType.INSTRUCTION:
-            if text.startswith(("[", "<")) or text == "; undefined function":
-                continue  # the root and declarations: no machine executes them
-            family = ""
-            if text == "call":
-                if printed is not None and _MARKER.search(printed):
-                    continue
-                family = family_of(printed or "")
-                tally[f"call {family}"] += 1
-            instructions += 1
-            blocks.add(block)
-            tally[f"instruction {text if text in _KNOWN else 'other'}"] += 1
-            group = "float" if family == "fused" else group_of.get(text, "")
-            if group:
-                tally[f"{group} at depth {min(depth.get(block, 0), DEPTHS)}"] += 1
-                tally[f"share of {group}"] += 1
-        else:
-            kept = _SPACE.sub("", text)
-            name = _type_name(kept)
-            tally[f"{'variable' if kind == NodeType.VARIABLE else 'constant'} {name}"] += 1
-            if "[" in kept:
-                tally["arrays"] += 1
-                largest_array = max(largest_array, sum(math.log(int(n) or 1) for n in _EXTENT.findall(kept)))
-            elif kind == NodeType.CONSTANT and printed is not None and (match := _INTEGER.match(printed)):
-                constants.append(math.log1p(min(abs(int(match[1])), 1 << 40)))
-    shares = {name: value / instructions for name, value in tally.items() if name.startswith("share of")}
+    counted = _counted(graph)
+    numbers = counted.counts()
+    count = {FEATURES[number]: float(numbers[number]) for number in np.flatnonzero(numbers).tolist()}
+    instructions = len(counted.instructions)
+    shares: dict[str, float] = {}
+    for group in GROUPS:
+        total = sum(count.get(f"{group} at depth {depth}", 0.0) for depth in range(DEPTHS + 1))
+        if total:
+            shares[f"share of {group}"] = total / instructions
     for name in CALLS[:9]:
-        if tally.get(f"call {name}"):
-            shares[f"share of call {name}"] = tally[f"call {name}"] / instructions
-    tally["nodes"] = graph.nodes
-    for flow, name in ((Flow.CONTROL, "control"), (Flow.DATA, "data"), (Flow.CALL, "call")):
-        tally[f"{name} edges"] = int((graph.edge_flow == flow).sum())
-    tally["functions"] = len(graph.functions)
-    tally["blocks"] = len(blocks)
-    tally["loop blocks"] = sum(1 for block in blocks if depth.get(block, 0))
-    counted = {name: math.log1p(value) for name, value in tally.items()}
+        if f"call {name}" in count:
+            shares[f"share of call {name}"] = count[f"call {name}"] / instructions
+    blocks = np.unique(graph.node_block[counted.instructions])
+    flows = np.bincount(graph.edge_flow, minlength=4)
+    count |= {
+        "nodes": graph.nodes,
+        "control edges": int(flows[Flow.CONTROL]),
+        "data edges": int(flows[Flow.DATA]),
+        "call edges": int(flows[Flow.CALL]),
+        "functions": len(graph.functions),
+        "blocks": len(blocks),
+        "loop blocks": int((counted.depth[blocks] > 0).sum()),
+    }
+    constants = counted.constant[counted.constant >= 0].tolist()
     plain = {
-        "deepest loop": float(max(depth.values(), default=0)),
-        "largest array": largest_array,
+        "deepest loop": float(counted.depth.max(initial=0)),
+        "largest array": float(counted.extent.max(initial=0.0)),
         "largest constant": max(constants, default=0.0),
         "mean constant": sum(constants) / len(constants) if constants else 0.0,
     }
-    return {**counted, **shares, **plain}
+    return {**{name: math.log1p(value) for name, value in count.items()}, **shares, **plain}
+
+
+def nodes_of(graph: ProgramGraph) -> dict[str, list[int]]:
+    """Feature → the nodes that it was counted on, in rising order, where there are any.
+
+    Features of the program as a whole (`nodes`, edges, `functions`, `blocks`) belong to no node.
+    """
+    counted = _counted(graph)
+    found: dict[str, list[int]] = defaultdict(list)
+    for role in (counted.kind, counted.family, counted.group, counted.array):
+        for node in np.flatnonzero(role >= 0).tolist():
+            found[FEATURES[role[node]]].append(node)
+    inside = counted.depth[graph.node_block[counted.instructions]]
+    found["loop blocks"] = counted.instructions[inside > 0].tolist()
+    deepest = counted.depth.max(initial=0)
+    found["deepest loop"] = counted.instructions[(inside == deepest) & (inside > 0)].tolist()
+    for group in GROUPS:
+        names = [f"{group} at depth {depth}" for depth in range(DEPTHS + 1)]
+        found[f"share of {group}"] = sorted(node for name in names for node in found.get(name, ()))
+    for name in CALLS[:9]:
+        found[f"share of call {name}"] = found.get(f"call {name}", [])
+    for name, values in (("largest array", counted.extent), ("largest constant", counted.constant)):
+        found[name] = np.flatnonzero((values >= 0) & (values == values.max(initial=-1.0))).tolist()
+    found["mean constant"] = np.flatnonzero(counted.constant >= 0).tolist()
+    return {name: nodes for name, nodes in found.items() if nodes}
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """What each node counts for: numbers in `FEATURES`, -1 for none."""
+
+    kind: NDArray[np.int64]  # (N,) which instruction, variable or constant
+    family: NDArray[np.int64]  # (N,) of a call
+    group: NDArray[np.int64]  # (N,) with its depth of loops
+    array: NDArray[np.int64]  # (N,)
+    extent: NDArray[np.float64]  # (N,) logarithm of how many elements an array type has; -1 for others
+    constant: NDArray[np.float64]  # (N,) logarithm of 1 + the size of an integer constant; -1 for others
+    depth: NDArray[np.int64]  # (blocks,) in how many loops each stands
+    instructions: NDArray[np.int64]  # those that a machine executes
+
+    def counts(self) -> NDArray[np.int64]:
+        """(len(FEATURES),)."""
+        every = np.concatenate([self.kind, self.family, self.group, self.array])
+        return np.bincount(every[every >= 0], minlength=len(FEATURES))
+
+
+def _counted(graph: ProgramGraph) -> _Counted:
+    # Most texts stand on many nodes: each is looked at once for each kind of node.
+    keys, key = np.unique(graph.node_text.astype(np.int64) * 4 + graph.node_type, return_inverse=True)
+    seen = [_looked_at(graph.strings[number >> 2], number & 3) for number in keys.tolist()]
+    kind = np.array([one[0] for one in seen], np.int64)[key]
+    opcode_group = np.array([one[1] for one in seen], np.int64)[key]
+    extent = np.array([one[2] for one in seen], np.float64)[key]
+    family = np.full(graph.nodes, -1, np.int64)
+    for node in np.flatnonzero(kind == _CALL).tolist():
+        printed = graph.full_text(node) or ""
+        if _MARKER.search(printed):
+            kind[node] = opcode_group[node] = -1
+            continue
+        found = family_of(printed)
+        family[node] = _PLACE[f"call {found}"]
+        if found == "fused":
+            opcode_group[node] = _FLOAT
+    loops = _block_depths(graph)
+    depth = np.zeros(int(graph.node_block.max(initial=0)) + 1, np.int64)
+    for block, value in loops.items():
+        depth[block] = value
+    group = np.where(opcode_group >= 0, opcode_group + np.minimum(depth[graph.node_block], DEPTHS), -1)
+    executed = (graph.node_type == NodeType.INSTRUCTION) & (kind >= 0)
+    array = np.where(extent >= 0, _PLACE["arrays"], -1)
+    return _Counted(
+        kind, family, group, array, extent, _integers(graph, extent), depth, np.flatnonzero(executed)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _looked_at(text: str, kind: int) -> tuple[int, int, float]:
+    """What a text counts for on nodes of one kind: the feature, the group at depth 0, an array's extent."""
+    if kind == NodeType.INSTRUCTION:
+        if text.startswith(("[", "<")) or text == "; undefined function":
+            return -1, -1, -1.0  # the root and declarations: no machine executes them
+        return _PLACE[f"instruction {text if text in _KNOWN else 'other'}"], _GROUP_OF.get(text, -1), -1.0
+    kept = _SPACE.sub("", text)
+    extent = sum(math.log(int(n) or 1) for n in _EXTENT.findall(kept)) if "[" in kept else -1.0
+    role = "variable" if kind == NodeType.VARIABLE else "constant"
+    return _PLACE[f"{role} {_type_name(kept)}"], -1, extent
+
+
+def _integers(graph: ProgramGraph, extent: NDArray[np.float64]) -> NDArray[np.float64]:
+    values = np.full(graph.nodes, -1.0)
+    chosen = np.flatnonzero(
+        (graph.node_type == NodeType.CONSTANT) & (extent < 0) & (graph.node_full_text >= 0)
+    )
+    texts, which = np.unique(graph.node_full_text[chosen], return_inverse=True)
+    matches = [_INTEGER.match(graph.strings[number]) for number in texts.tolist()]
+    sizes = [math.log1p(min(abs(int(match[1])), 1 << 40)) if match else -1.0 for match in matches]
+    values[chosen] = np.array(sizes)[which] if sizes else -1.0
+    return values
 
 
 def family_of(printed: str) -> str:
     """Which of `CALLS` an instruction that calls belongs to, by the name of what it calls."""
     match = _CALLEE.search(printed)
-    name = match[1] if match else ""
+    return _family(match[1] if match else "")
+
+
+@lru_cache(maxsize=4096)
+def _family(name: str) -> str:
     return next((family for family, pattern in _FAMILIES if pattern.search(name)), "other")
 
 
@@ -235,6 +341,10 @@ def fingerprint(graph: ProgramGraph, *, rounds: int = 6) -> str:
 
 
 _KNOWN = frozenset(OPCODES)
+_PLACE = {name: number for number, name in enumerate(FEATURES)}
+_CALL = _PLACE["instruction call"]
+_FLOAT = _PLACE["float at depth 0"]
+_GROUP_OF = {opcode: _PLACE[f"{group} at depth 0"] for group, members in GROUPS.items() for opcode in members}
 
 
 def _type_name(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -35,8 +36,13 @@ class Instance:
 
     arrays: dict[str, NDArray[Any]]
     stages: tuple[Stage, ...]
-    expected: dict[str, NDArray[Any]]
-    "Array → what it must hold at the end."
+    reference: Callable[[], dict[str, NDArray[Any]]]
+    "What must come out, worked out by NumPy when somebody asks."
+
+    @cached_property
+    def expected(self) -> dict[str, NDArray[Any]]:
+        """Array → what it must hold at the end."""
+        return self.reference()
 
     def values(self, stage: Stage, arrays: Arrays) -> tuple[Value | LocalMemory, ...]:
         """A launch's arguments, with names replaced by arrays."""
@@ -77,6 +83,8 @@ class Problem:
     "A size for tests."
     usual: int = 1 << 20
     "A size that takes a device some milliseconds."
+    large: int = 1 << 24
+    "A size that takes a fast device some milliseconds, transfers included."
     verify: Callable[[Arrays, Arrays], str | None] = exactly
     "(expected, found) → what is wrong, or None."
     chai: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,15 @@ def _bezier(size: int, generator: np.random.Generator) -> Instance:
     side = max(8, int(np.sqrt(size)) // 8 * 8)
     control = np.zeros((16, 4), np.float32)
     control[:, :3] = generator.random((16, 3))
-    t = np.arange(side, dtype=np.float64) / (side - 1)
-    basis = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], 1)
-    surface = np.einsum("ui,vj,ijc->uvc", basis, basis, control.reshape(4, 4, 4).astype(np.float64))
+
+    def reference() -> dict[str, NDArray[Any]]:
+        t = np.arange(side, dtype=np.float64) / (side - 1)
+        basis = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], 1)
+        points = control.reshape(4, 4, 4).astype(np.float64)
+        return {
+            "surface": np.einsum("ui,vj,ijc->uvc", basis, basis, points, optimize=True).astype(np.float32)
+        }
+
     stage = Stage(
         "bezier",
         ("control", "surface", _INT(side), _INT(side), LocalMemory(16 * 16)),
@@ -25,7 +33,7 @@ def _bezier(size: int, generator: np.random.Generator) -> Instance:
         (8, 8),
     )
     arrays = {"control": control, "surface": np.zeros((side, side, 4), np.float32)}
-    return Instance(arrays, (stage,), {"surface": surface.astype(np.float32)})
+    return Instance(arrays, (stage,), reference)
 
 
 def _histogram(kernel: str, groups: int) -> Make:
@@ -38,9 +46,12 @@ def _histogram(kernel: str, groups: int) -> Make:
             (64 * groups,),
             (64,),
         )
-        expected = np.bincount(data % bins, minlength=bins).astype(np.uint32)
         arrays = {"data": data, "histogram": np.zeros(bins, np.uint32)}
-        return Instance(arrays, (stage,), {"histogram": expected})
+        return Instance(
+            arrays,
+            (stage,),
+            lambda: {"histogram": np.bincount(data % bins, minlength=bins).astype(np.uint32)},
+        )
 
     return make
 
@@ -54,7 +65,6 @@ def _canny(size: int, generator: np.random.Generator) -> Instance:
         40 + 150 * ((x // (side // 4) + y // (side // 4)) % 2) + generator.integers(0, 20, (height, width))
     )
     image = image.astype(np.int32)
-    smooth, strength, direction, thin, edges = _canny_reference(image, 80, 200)
     sizes = (_INT(width), _INT(height))
     ranges = ((width, height), (8, 8))
     stages = (
@@ -63,8 +73,12 @@ def _canny(size: int, generator: np.random.Generator) -> Instance:
         Stage("canny_thin", ("strength", "direction", "thin", *sizes), *ranges),
         Stage("canny_edges", ("thin", "edges", *sizes, _INT(80), _INT(200)), *ranges),
     )
-    results = {"smooth": smooth, "strength": strength, "direction": direction, "thin": thin, "edges": edges}
-    return Instance({"image": image, **{name: np.zeros_like(image) for name in results}}, stages, results)
+    results = ("smooth", "strength", "direction", "thin", "edges")
+    return Instance(
+        {"image": image, **{name: np.zeros_like(image) for name in results}},
+        stages,
+        lambda: dict(zip(results, _canny_reference(image, 80, 200), strict=True)),
+    )
 
 
 def _canny_reference(image: NDArray[np.int32], low: int, high: int) -> tuple[NDArray[np.int32], ...]:
@@ -114,7 +128,7 @@ def _padding(size: int, generator: np.random.Generator) -> Instance:
         (lanes,),
     )
     arrays = {"matrix": matrix, "flags": np.zeros(tasks, np.int32), "ticket": np.zeros(1, np.int32)}
-    return Instance(arrays, (stage,), {"matrix": expected})
+    return Instance(arrays, (stage,), lambda: {"matrix": expected})
 
 
 def _compaction(size: int, generator: np.random.Generator) -> Instance:
@@ -139,7 +153,7 @@ def _compaction(size: int, generator: np.random.Generator) -> Instance:
         "sums": np.zeros(tasks, np.int32),
         "ticket": np.zeros(1, np.int32),
     }
-    return Instance(arrays, (stage,), {"kept": expected})
+    return Instance(arrays, (stage,), lambda: {"kept": expected})
 
 
 def _ransac(size: int, generator: np.random.Generator) -> Instance:
@@ -181,7 +195,7 @@ def _ransac(size: int, generator: np.random.Generator) -> Instance:
         "outliers": outliers[chosen].astype(np.int32),
         "found": np.array([len(chosen)], np.int32),
     }
-    return Instance(arrays, (stage,), expected)
+    return Instance(arrays, (stage,), lambda: expected)
 
 
 def _same_candidates(expected: Arrays, found: Arrays) -> str | None:
@@ -203,49 +217,51 @@ def _transposition(size: int, generator: np.random.Generator) -> Instance:
     groups = -(-rows * columns // 64)
     stage = Stage("transposition", ("matrix", _INT(rows), _INT(columns)), (64 * groups,), (64,))
     return Instance(
-        {"matrix": matrix}, (stage,), {"matrix": np.ascontiguousarray(matrix.T).reshape(rows, columns)}
+        {"matrix": matrix},
+        (stage,),
+        lambda: {"matrix": np.ascontiguousarray(matrix.T).reshape(rows, columns)},
     )
 
 
 PROBLEMS = (
     Problem(
         "bezier", "a Bézier surface on a grid", "bezier.cl", _bezier, frozenset({"compute", "local"}),
-        {"surface": "slice"}, chai="BS",
+        {"surface": "slice"}, large=1 << 22, chai="BS",
     ),
     Problem(
         "histogram_input", "a histogram, each group counting part of the data", "histogram.cl",
         _histogram("histogram_input", 16), frozenset({"atomic", "local"}), {"histogram": "sum"}, 4096,
-        chai="HSTI",
+        large=1 << 22, chai="HSTI",
     ),
     Problem(
         "histogram_output", "a histogram, each group counting some of the bins", "histogram.cl",
         _histogram("histogram_output", 16), frozenset({"memory", "local"}), {"histogram": "diff"}, 4096,
-        chai="HSTO",
+        large=1 << 22, chai="HSTO",
     ),
     Problem(
         "canny", "edges in an image, in four kernels", "canny.cl", _canny,
         frozenset({"stencil", "divergent"}),
         {"smooth": "slice", "strength": "slice", "direction": "slice", "thin": "slice", "edges": "slice"},
-        chai="CEDD",
+        large=1 << 22, chai="CEDD",
     ),
     Problem(
         "padding", "the rows of a matrix padded in place", "padding.cl", _padding,
         frozenset({"memory", "atomic", "local"}),
-        {"matrix": "diff", "flags": "refuse", "ticket": "refuse"}, usual=1 << 16, chai="PAD",
+        {"matrix": "diff", "flags": "refuse", "ticket": "refuse"}, usual=1 << 16, large=1 << 18, chai="PAD",
     ),
     Problem(
         "compaction", "a stream without the values to remove, in order", "compaction.cl", _compaction,
         frozenset({"memory", "atomic", "local"}),
-        {"kept": "diff", "sums": "refuse", "ticket": "refuse"}, usual=1 << 16, chai="SC",
+        {"kept": "diff", "sums": "refuse", "ticket": "refuse"}, usual=1 << 16, large=1 << 18, chai="SC",
     ),
     Problem(
         "ransac", "the models of an optical flow that fit most vectors", "ransac.cl", _ransac,
         frozenset({"compute", "irregular", "local"}),
-        {"candidates": "refuse", "outliers": "refuse", "found": "refuse"}, 4096, verify=_same_candidates,
-        chai="RSCD",
+        {"candidates": "refuse", "outliers": "refuse", "found": "refuse"}, 4096, large=1 << 21,
+        verify=_same_candidates, chai="RSCD",
     ),
     Problem(
         "transposition", "a matrix transposed in place, cycle by cycle", "transposition.cl", _transposition,
-        frozenset({"irregular", "divergent"}), {"matrix": "diff"}, usual=1 << 16, chai="TRNS",
+        frozenset({"irregular", "divergent"}), {"matrix": "diff"}, usual=1 << 16, large=1 << 18, chai="TRNS",
     ),
 )  # fmt: skip

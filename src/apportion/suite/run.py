@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from apportion.device.bound import BoundKernel, Execution
 from apportion.device.compare import compare
+from apportion.device.forecast import Predictor, from_speeds
 from apportion.device.together import Together
 from apportion.device.worker import Worker
 from apportion.errors import ApportionError
@@ -38,29 +39,37 @@ def run_suite(
     worker: Worker,
     *,
     devices: Sequence[str] | None = None,
-    small: bool = False,
+    size: str = "usual",
     repeats: int = 3,
     seed: int = 0,
+    predictor: Predictor = from_speeds,
 ) -> Iterator[Result]:
     """Verify and time problems; a problem that fails is reported, and the next one is run.
 
     Args:
         devices: ids of the devices; None for all.
-        small: instances for tests, not for timing.
+        size: `small` (for tests, not for timing), `usual` or `large` instances.
+        predictor: what foretells first launches.
     """
     names = list(devices) if devices is not None else [info.id for info in worker.devices()]
     for problem in problems:
-        instance = problem.instance(problem.small if small else None, seed=seed)
+        instance = problem.instance(getattr(problem, size), seed=seed)
         for chosen in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
             device = chosen[0] if len(chosen) == 1 else TOGETHER
             try:
-                yield _result(problem, instance, worker, chosen, device, repeats)
+                yield _result(problem, instance, worker, chosen, device, repeats, predictor)
             except ApportionError as error:
                 yield Result(problem.name, device, None, verified=False, said=str(error))
 
 
 def _result(
-    problem: Problem, instance: Instance, worker: Worker, devices: list[str], device: str, repeats: int
+    problem: Problem,
+    instance: Instance,
+    worker: Worker,
+    devices: list[str],
+    device: str,
+    repeats: int,
+    predictor: Predictor,
 ) -> Result:
     arrays: dict[str, NDArray[Any]] = instance.fresh()
     milliseconds = 0.0
@@ -68,11 +77,13 @@ def _result(
     shares: tuple[tuple[str, float], ...] = ()
     for stage in instance.stages:
         # The reference below verifies more than another run could.
-        with Together(problem.source(), stage.kernel, devices, worker=worker, trust=True) as kernel:
+        with Together(
+            problem.source(), stage.kernel, devices, worker=worker, trust=True, predictor=predictor
+        ) as kernel:
             bound = kernel.bind(
                 *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
             )
-            comparison = compare(bound, "feedback", repeats=repeats)
+            comparison = compare(bound, "learned+feedback", repeats=repeats)
             milliseconds += comparison.execution.seconds * 1e3
             if len(devices) > 1:
                 shares = tuple(comparison.execution.split.items())
@@ -86,4 +97,4 @@ def _result(
 def _shared(bound: BoundKernel) -> Execution:
     """Leave the result of a shared launch, also where one device is faster: it is what must be verified."""
     bound.binding.restore()
-    return bound.run("feedback" if bound.case.obstacle else "even")
+    return bound.run("learned+feedback" if bound.case.obstacle else "even")

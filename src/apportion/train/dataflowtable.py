@@ -189,10 +189,11 @@ def _forget(place: Path) -> None:
         (place / name).unlink(missing_ok=True)
 
 
-class _Lines(io.TextIOBase):
+class _Lines(io.StringIO):
     """Standard error with a name before each line, for runs side by side; steps are left to the metrics."""
 
     def __init__(self, prefix: str) -> None:
+        super().__init__()
         self.prefix = prefix
 
     def write(self, text: str) -> int:

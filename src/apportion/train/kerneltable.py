@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,16 @@ from apportion.data.folds import Origins
 from apportion.data.published.cgo17 import COUNTS, read, rows_of
 from apportion.data.records import Example
 from apportion.errors import UnknownName
-from apportion.program.features import fingerprint, grewe_ratios, inputs_of, vector_of
-from apportion.program.llvm import graph_of_ir
+from apportion.program.features import (
+    FEATURES,
+    INPUTS,
+    RANGE_INPUTS,
+    fingerprint,
+    grewe_ratios,
+    inputs_of,
+    vector_of,
+)
+from apportion.program.llvm import GraphOptions, graph_of_ir
 
 FEATURE_SETS = ("inputs", "grewe", "code", "code+published")
 """What a learner sees.
@@ -36,6 +45,11 @@ class KernelTable:
     inputs: NDArray[np.float64]  # (N, I)
     origins: Origins
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of `code` and `inputs`."""
+        return (*FEATURES, *(*INPUTS, *RANGE_INPUTS)[: self.inputs.shape[1]])
+
     def features(self, name: str) -> NDArray[np.float64]:
         """(N, …): one of `FEATURE_SETS`."""
         if name not in FEATURE_SETS:
@@ -50,17 +64,17 @@ class KernelTable:
         counts = [[e.counts[column] for column in COUNTS] for e in self.examples]
         return np.hstack([both, np.log1p(np.array(counts))])
 
-    @property
+    @cached_property
     def shares(self) -> NDArray[np.float64]:
         """(N,): the CPU's share in percent."""
         return np.array([example.cpu_share for example in self.examples])
 
-    @property
+    @cached_property
     def to_gpu(self) -> NDArray[np.float64]:
         """(N,): 1 where the GPU is faster."""
         return np.array([float(example.device == "gpu") for example in self.examples])
 
-    @property
+    @cached_property
     def times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(N,) each: on the CPU, on the GPU."""
         return (
@@ -68,7 +82,7 @@ class KernelTable:
             np.array([example.gpu_time for example in self.examples]),
         )
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over names, labels and features: what results rest on."""
         sum_ = hashlib.sha256()
@@ -83,22 +97,41 @@ def read_cgo17(folder: Path, pair: str) -> KernelTable:
     return table_of(pair, list(read(folder, pair)), rows_of(folder, pair))
 
 
-def table_of(pair: str, examples: Sequence[Example], rows_published: int) -> KernelTable:
-    """Examples with the features of their IR; equal IR is read once."""
-    described: dict[str, tuple[NDArray[np.float64], str]] = {}
-    for example in examples:
-        if example.ir not in described:
-            graph = graph_of_ir(example.ir, name=example.name)
-            described[example.ir] = vector_of(graph), fingerprint(graph)
+def table_of(
+    pair: str,
+    examples: Sequence[Example],
+    rows_published: int,
+    *,
+    work_items: Sequence[int] | None = None,
+    kernels_alone: bool = False,
+) -> KernelTable:
+    """Examples with the features of their IR; equal IR is read once.
+
+    Args:
+        pair: of devices.
+        examples: what was measured.
+        rows_published: how many rows there were before those without IR were left out.
+        work_items: of each example's range, where that is known.
+        kernels_alone: take each example's kernel out of its IR, which holds others too.
+    """
+    described: dict[tuple[str, str | None], tuple[NDArray[np.float64], str]] = {}
+    keys = [(example.ir, example.kernel if kernels_alone else None) for example in examples]
+    for key, example in zip(keys, examples, strict=True):
+        if key not in described:
+            graph = graph_of_ir(example.ir, name=example.name, options=GraphOptions(function=key[1]))
+            described[key] = vector_of(graph), fingerprint(graph)
+    items = work_items if work_items is not None else [None] * len(examples)
     return KernelTable(
         pair,
         tuple(examples),
         rows_published,
-        np.array([described[example.ir][0] for example in examples]),
-        np.array([inputs_of(example.bytes_moved, example.work_group) for example in examples]),
+        np.array([described[key][0] for key in keys]),
+        np.array(
+            [inputs_of(e.bytes_moved, e.work_group, count) for e, count in zip(examples, items, strict=True)]
+        ),
         Origins(
             tuple(example.source for example in examples),
-            tuple(described[example.ir][1] for example in examples),
+            tuple(described[key][1] for key in keys),
             tuple(example.application for example in examples),
             tuple(example.suite for example in examples),
         ),

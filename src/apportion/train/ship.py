@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion import __version__
-from apportion.data.folds import folds_of
+from apportion.data.folds import Origins, folds_of
 from apportion.data.scaling import Standard
 from apportion.model.kernelmodel import FLOOR, Calibration, Familiarity, KernelModel
-from apportion.model.trees import RowModel, RowSettings
-from apportion.program.features import FEATURES, INPUTS
+from apportion.model.trees import PooledSettings, grown
+from apportion.program.source import Source
 from apportion.train.kerneltable import KernelTable
+from apportion.train.measured import read_campaign
 
-SETTINGS = RowSettings("extra-trees", trees=60, max_features=0.3)
+SETTINGS = PooledSettings()
+MOST_FOLDS = 100
+"With more applications than this, they are held out in this many groups, not one by one."
+LEVELS = (0.5, 0.8, 0.9)
+"Confidences at which coverage is checked."
 Numbers = NDArray[np.float64]
 
 
@@ -24,7 +31,7 @@ Numbers = NDArray[np.float64]
 class Coverage:
     """How often intervals held the truth on held-out applications.
 
-    Neither the forest that answered nor the calibration had rows of the application; the forests behind the
+    Neither the forests that answered nor the calibration had rows of the application; the forests behind the
     other applications' scores had, so the check is a little kinder than a new application would be.
     """
 
@@ -39,27 +46,26 @@ class Coverage:
 def ship(
     table: KernelTable,
     *,
-    settings: RowSettings = SETTINGS,
+    settings: PooledSettings = SETTINGS,
     seed: int = 1,
-    confidence: float = 0.9,
     report: Callable[[str], None],
-) -> tuple[KernelModel, Coverage]:
-    """The model of a pair of devices, and how its intervals did under leave-one-application-out."""
+) -> tuple[KernelModel, tuple[Coverage, ...]]:
+    """The model of a pair of devices, and how its intervals did on held-out applications, at each level."""
     rows, truth = table.features("code"), table.shares
+    origins = _grouped(table.origins)
     application = np.array(table.origins.application)
     error, scale = np.zeros(len(truth)), np.zeros(len(truth))
-    folds = folds_of("application", table.origins, seed=seed)
+    folds = folds_of("application", origins, seed=seed)
     for number, fold in enumerate(folds, 1):
-        forest = RowModel.fit(settings, rows[fold.learnable], truth[fold.learnable], seed=seed).forest(
-            rows[:8]
-        )
-        trees = forest.each(rows[fold.test])
-        error[fold.test] = np.abs(trees.mean(axis=1) - truth[fold.test])
-        scale[fold.test] = trees.std(axis=1) + FLOOR
+        pool = grown(settings, table.columns, rows[fold.learnable], truth[fold.learnable], seed=seed)
+        votes = pool.votes(rows[fold.test])
+        error[fold.test] = np.abs(votes.mean() - truth[fold.test])
+        scale[fold.test] = votes.spread() + FLOOR
         if number % 20 == 0:
             report(f"{table.pair}: {number} of {len(folds)} applications held out")
     score = error / scale
-    coverage = _coverage(score, scale, application, confidence)
+    held = np.array(origins.application)
+    coverage = tuple(_coverage(score, scale, application, held, level) for level in LEVELS)
     about = {
         "experiment": "apportion reproduce predictor",
         "data": table.digest,
@@ -67,16 +73,53 @@ def ship(
         "seed": seed,
         "settings": asdict(settings),
         "held_out": "leave one application out, purged of equal sources and graphs",
+        "median_share": float(np.median(truth)),
+        "below_2_percent": round(float(np.mean(truth < 2)), 4),
         "held_out_mae": round(float(error.mean()), 3),
-        "coverage": asdict(coverage),
+        "coverage": [asdict(level) for level in coverage],
         "version": __version__,
     }
-    fitted = RowModel.fit(settings, rows, truth, seed=seed).forest(rows)
-    names = (*FEATURES, *INPUTS)
-    model = KernelModel(
-        table.pair, names, fitted, _calibration(score, application), _familiarity(table), about
-    )
+    fitted = grown(settings, table.columns, rows, truth, seed=seed)
+    model = KernelModel(table.pair, fitted, _calibration(score, application), _familiarity(table), about)
     return model, coverage
+
+
+def ship_pair(
+    pair: str,
+    measurements: Path,
+    sources: Iterable[Path | Source],
+    *,
+    cpu: str,
+    gpu: str,
+    out: Path,
+    settings: PooledSettings = SETTINGS,
+    seed: int = 1,
+    report: Callable[[str], None],
+) -> tuple[Path, KernelModel, tuple[Coverage, ...]]:
+    """Fit a pair of devices to a campaign's measurements, and write the model that `--pair` names.
+
+    Args:
+        pair: what to call the devices: xeon-h200.
+        measurements: the Parquet file of `apportion measure`, or its folder.
+        sources: the kernels that were measured.
+        cpu: the device whose share is learned, by id or by a part of its name.
+        gpu: the other.
+        out: the folder of the models.
+        settings: of the forests.
+        seed: of the forests.
+        report: is told how far it is, and what could not be used.
+    """
+    table = read_campaign(measurements, sources, pair, cpu=cpu, gpu=gpu, report=report)
+    model, coverage = ship(table, settings=settings, seed=seed, report=report)
+    return model.save(out), model, coverage
+
+
+def _grouped(origins: Origins) -> Origins:
+    """The same, with applications put together by chance where there are too many to hold out one by one."""
+    if len(set(origins.application)) <= MOST_FOLDS:
+        return origins
+    drawn = [int(hashlib.sha256(name.encode()).hexdigest(), 16) for name in origins.application]
+    return replace(origins, application=tuple(f"group {number % MOST_FOLDS}" for number in drawn))
 
 
 def _calibration(score: Numbers, application: NDArray[np.str_]) -> Calibration:
@@ -87,11 +130,13 @@ def _calibration(score: Numbers, application: NDArray[np.str_]) -> Calibration:
     return Calibration(score[order], weight[order])
 
 
-def _coverage(score: Numbers, scale: Numbers, application: NDArray[np.str_], confidence: float) -> Coverage:
+def _coverage(
+    score: Numbers, scale: Numbers, application: NDArray[np.str_], group: NDArray[np.str_], confidence: float
+) -> Coverage:
     held = np.zeros(len(score), bool)
     width = np.zeros(len(score))
-    for name in np.unique(application):
-        test = application == name
+    for name in np.unique(group):
+        test = group == name
         quantile = _calibration(score[~test], application[~test]).quantile(confidence)
         held[test] = score[test] <= quantile
         width[test] = 2 * quantile * scale[test]

@@ -1,0 +1,302 @@
+"""Time `apportion predict` by stages, against the thesis' network on the same core and ONNX Runtime.
+
+    stages      graph, features and answer of the CGO17 kernel of median size, after a warm-up; a cold command
+    batch       all rows of a table at once, against the forward pass of the thesis' port (six steps of gated
+                messages by PyTorch Geometric, means after each step, extended readout) over the same graphs
+    onnx        the shipped forests as an ONNX model, whose answers are first found to be the same
+
+Times are those of the CPU, not of the clock, so that a busy machine measures the same; one thread. It
+needs the CGO17 files: `apportion data path cgo17` says where, and ../shared/data/cgo17 is looked at too.
+
+    python -m benchmarks predict
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.data.catalogue import dataset_called
+from apportion.data.published.cgo17 import read
+from apportion.data.records import Example
+from apportion.model.forest import Forest
+from apportion.model.pooled import MEMBERS, rows_seen
+from apportion.program.features import features_of, in_order, inputs_of, vector_of
+from apportion.program.graph import Flow, ProgramGraph
+from apportion.program.llvm import graph_of_ir
+
+HIDDEN, STEPS, POSITIONS, TOKENS = 64, 6, 4096, 2231
+
+
+class PortLayer(MessagePassing):
+    """The port's message passing: a map per edge kind, a gate by position, the mean, and a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="mean")
+        self.map = nn.Linear(HIDDEN, 3 * HIDDEN)
+        self.gate = nn.Linear(HIDDEN, HIDDEN)
+        self.update_state = nn.GRUCell(HIDDEN, HIDDEN)
+
+    def forward(
+        self, state: Tensor, edges: Tensor, source: Tensor, position: Tensor, waves: Tensor
+    ) -> Tensor:
+        looked_up = self.map(state).view(-1, HIDDEN)[source]
+        gates = 2 * torch.sigmoid(self.gate(waves))[position]
+        heard = self.propagate(edges, looked_up=looked_up, gates=gates, size=(len(state), len(state)))
+        return self.update_state(heard, state)  # type: ignore[no-any-return]
+
+    def message(self, looked_up: Tensor, gates: Tensor) -> Tensor:
+        return looked_up * gates
+
+
+class Port(nn.Module):
+    """The thesis' final load balancer: means after each of six steps, and the extended readout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(TOKENS, HIDDEN)
+        self.layers = nn.ModuleList([PortLayer(), PortLayer()])
+        entering = STEPS * HIDDEN + 2
+        self.normal = nn.BatchNorm1d(entering)
+        self.readout = nn.Sequential(
+            nn.Linear(entering, 192), nn.ReLU(), nn.Linear(192, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
+        )
+        angle = torch.arange(POSITIONS)[:, None] / 10_000 ** (torch.arange(0, HIDDEN, 2) / HIDDEN)
+        self.register_buffer("waves", torch.cat([angle.sin(), angle.cos()], 1))
+
+    def forward(self, text: Tensor, edges: Tensor, kind: Tensor, position: Tensor, inputs: Tensor) -> Tensor:
+        state, source, means = self.embedding(text), edges[0] * 3 + kind, []
+        for step in range(STEPS):
+            state = self.layers[step % 2](state, edges, source, position, self.waves)
+            means.append(state.mean(0, keepdim=True))
+        answer: Tensor = self.readout(self.normal(torch.cat([*means, inputs], 1)))
+        return answer
+
+
+def port_inputs(graph: ProgramGraph, example: Example) -> tuple[Tensor, ...]:
+    """A graph as the port sees it; which text has which number does not matter for time."""
+    kept = graph.edge_flow < Flow.TYPE
+    return (
+        torch.from_numpy(graph.node_text.astype(np.int64) % TOKENS),
+        torch.from_numpy(graph.edges[:, kept].astype(np.int64)),
+        torch.from_numpy(graph.edge_flow[kept].astype(np.int64)),
+        torch.from_numpy(graph.edge_position[kept].astype(np.int64)),
+        torch.log1p(torch.tensor([[float(example.work_group), float(example.bytes_moved)]])),
+    )
+
+
+def clock(action: Callable[[], object], *, least: int = 7, seconds: float = 1.0) -> float:
+    """Milliseconds of CPU time of one call: the median of as many as fit into `seconds`, after a warm-up."""
+    action()
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < least or (time.perf_counter() - began < seconds and len(times) < 300):
+        start = time.process_time()
+        action()
+        times.append(1e3 * (time.process_time() - start))
+    return statistics.median(times)
+
+
+def cold(ir: str, times: int = 5) -> tuple[float, float]:
+    """Milliseconds of a whole `apportion predict` on a `.ll`: by the clock, and of the CPU; the least."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ll"
+        path.write_text(ir, encoding="utf-8", errors="surrogateescape")
+        command = [sys.executable, "-c", "from apportion.cli import main; main()", "predict", str(path)]
+        command += ["--kernel", "*", "--local-size", "64", "--bytes", "4194304", "--json"]
+        found = []
+        for _ in range(times):
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(
+                command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
+            wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            found.append((1e3 * wall, 1e3 * spent))
+    return min(wall for wall, _ in found), min(spent for _, spent in found)
+
+
+def onnx_model(forest: Forest) -> bytes:
+    """A forest in ONNX: every tree is an output of its own, as the answer is their middle."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    trees, nodes = len(forest.root), len(forest.feature)
+    tree = np.searchsorted(forest.root, np.arange(nodes), "right") - 1
+    number = np.arange(nodes) - forest.root[tree]
+    leaf = forest.left == np.arange(nodes)
+    attributes = {
+        "nodes_treeids": tree, "nodes_nodeids": number, "nodes_featureids": forest.feature,
+        "nodes_truenodeids": np.where(leaf, 0, forest.left - forest.root[tree]),
+        "nodes_falsenodeids": np.where(leaf, 0, forest.right - forest.root[tree]),
+        "target_treeids": tree[leaf], "target_nodeids": number[leaf], "target_ids": tree[leaf],
+    }  # fmt: skip
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["rows"], ["votes"], domain="ai.onnx.ml", n_targets=trees,
+        nodes_modes=["LEAF" if end else "BRANCH_LEQ" for end in leaf], nodes_values=forest.threshold.tolist(),
+        target_weights=forest.value[leaf].tolist(),
+        **{name: np.asarray(values).astype(int).tolist() for name, values in attributes.items()},
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node], "forest",
+        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, [None, None])],
+        [helper.make_tensor_value_info("votes", TensorProto.FLOAT, [None, trees])],
+    )  # fmt: skip
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=8)
+    onnx.checker.check_model(model)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+_COLD = {
+    "NumPy": "from apportion.advise.predictor import model_of; model_of('cgo17-nvidia')",
+    "ONNX Runtime": "import sys, onnxruntime as o; [o.InferenceSession(path) for path in sys.argv[1:]]",
+}
+
+
+def compare_cold(models: list[bytes]) -> None:
+    """What a fresh process pays before the first answer: importing what it needs, and loading the forests."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{number}.onnx" for number in range(len(models))]
+        for path, data in zip(paths, models, strict=True):
+            path.write_bytes(data)
+        for words, program in _COLD.items():
+            spent = []
+            for _ in range(5):
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run([sys.executable, "-c", program, *map(str, paths)], check=True)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            print(f"  loading, in a fresh process: {words} {1e3 * min(spent):.0f} ms of CPU")
+
+
+def compare_onnx(rows: np.ndarray[Any, Any]) -> None:
+    """The forests' votes by NumPy and by ONNX Runtime: the same, and how long each takes."""
+    pool = model_of("cgo17-nvidia").pool
+    seen = rows_seen(rows, pool.columns, pool.known)
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    models = {name: onnx_model(pool.forests[name]) for name in MEMBERS}
+    sessions = {
+        name: onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        for name, data in models.items()
+    }
+    fed = {name: seen[name].astype(np.float32) for name in MEMBERS}
+    for name in MEMBERS:
+        ours = pool.forests[name].each(seen[name])
+        theirs = sessions[name].run(None, {"rows": fed[name]})[0]
+        difference = float(np.abs(ours - theirs).max())
+        if difference > 1e-3:
+            raise SystemExit(f"ONNX Runtime differs from NumPy by {difference} in the forest on {name}")
+    one = {name: values[:1] for name, values in fed.items()}
+    one_seen = {name: values[:1] for name, values in seen.items()}
+    table = {
+        "one row": (
+            clock(lambda: [pool.forests[name].each(one_seen[name]) for name in MEMBERS]),
+            clock(lambda: [sessions[name].run(None, {"rows": one[name]}) for name in MEMBERS]),
+        ),
+        f"{len(rows)} rows": (
+            clock(lambda: [pool.forests[name].each(seen[name]) for name in MEMBERS]),
+            clock(lambda: [sessions[name].run(None, {"rows": fed[name]}) for name in MEMBERS]),
+        ),
+    }
+    print("onnx: the same votes")
+    for words, (ours_ms, theirs_ms) in table.items():
+        print(
+            f"  {words:10} NumPy {ours_ms:8.3f} ms   ONNX Runtime {theirs_ms:8.3f} ms   "
+            f"{theirs_ms / ours_ms:.2f}x"
+        )
+    compare_cold(list(models.values()))
+
+
+def data_folder() -> Path | None:
+    """Where the CGO17 files are, if anywhere."""
+    near = Path(__file__).parents[2] / "shared" / "data" / "cgo17"
+    for folder in (dataset_called("cgo17").folder, near):
+        if (folder / "nvidia.csv").exists():
+            return folder
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--graphs", type=int, default=64, help="graphs that the port is timed on")
+    chosen = parser.parse_args()
+    folder = data_folder()
+    if folder is None:
+        print("The CGO17 files are not here; `apportion data check cgo17` says how to get them.")
+        return
+    torch.set_num_threads(1)
+    examples = list(read(folder, "cgo17-nvidia"))
+    model = model_of("cgo17-nvidia")
+    graphs = {ir: graph_of_ir(ir) for ir in dict.fromkeys(example.ir for example in examples)}
+    ordered = sorted(examples, key=lambda example: graphs[example.ir].nodes)
+    middle = ordered[len(ordered) // 2]
+    graph, code = graphs[middle.ir], vector_of(graphs[middle.ir])
+    inputs = inputs_of(middle.bytes_moved, middle.work_group)
+    stages = {
+        "graph": clock(lambda: graph_of_ir(middle.ir)),
+        "features": clock(lambda: in_order(features_of(graph))),
+        "answer": clock(lambda: model.estimate(code, inputs, confidence=CONFIDENCE)),
+    }
+    print(f"stages of the median kernel ({graph.nodes} nodes), warm: goal 5 ms")
+    for name, spent in stages.items():
+        print(f"  {name:10} {spent:8.3f} ms")
+    print(f"  {'together':10} {sum(stages.values()):8.3f} ms")
+    wall, spent = cold(middle.ir)
+    print(
+        f"cold `apportion predict` of a .ll: {wall:.0f} ms by the clock, {spent:.0f} ms of CPU: goal 1000 ms"
+    )
+
+    all_inputs = np.array([inputs_of(e.bytes_moved, e.work_group) for e in examples])
+
+    def batch() -> None:
+        known = {ir: vector_of(graph) for ir, graph in graphs.items()}
+        code = np.array([known[example.ir] for example in examples])
+        model.estimates(code, all_inputs, confidence=CONFIDENCE)
+
+    ours = clock(batch, least=3) / len(examples)
+    port = Port().eval()
+    drawn = [ordered[i] for i in np.linspace(0, len(ordered) - 1, chosen.graphs).astype(int)]
+    fed = [port_inputs(graphs[example.ir], example) for example in drawn]
+
+    def forward() -> None:
+        with torch.no_grad():
+            for one in fed:
+                port(*one)
+
+    theirs = clock(forward, least=3) / len(fed)
+    nodes = [graphs[example.ir].nodes for example in drawn]
+    print(
+        f"batch of {len(examples)} rows, from graphs: {ours:.3f} ms a row; the port's forward pass: "
+        f"{theirs:.2f} ms a graph ({np.mean(nodes):.0f} nodes on average): {theirs / ours:.0f}x, goal 20x"
+    )
+    rows = np.hstack([np.array([vector_of(graphs[e.ir]) for e in examples]), all_inputs])
+    try:
+        compare_onnx(rows)
+    except ImportError as error:
+        print(f"onnx: left out, {error.name} is not installed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A kernel described for the models: compiled, cut out of its module, and counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import CompileError, InvalidSetting, MalformedInput
+from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
+from apportion.program.features import asks_for_its_place, features_of, in_order
+from apportion.program.graph import ProgramGraph
+from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.program.recover import Recovered, recover
+from apportion.program.source import Source
+
+TARGET = "x86_64-unknown-unknown"
+"The models learned from IR for x86-64, where OpenCL's address spaces are all one."
+WHOLE = "*"
+"Instead of a kernel's name: the whole source."
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What a model is told of a kernel."""
+
+    name: str
+    graph: ProgramGraph
+    code: NDArray[np.float64]  # (F,)
+    warnings: tuple[str, ...] = ()
+    recovered: Recovered | None = None
+    "What had to be added before the source compiled."
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    "compile, graph, and counting as `features`."
+
+
+def describe(
+    source: Source | Path | str, *, kernel: str | None = None, compile: CompileOptions | None = None
+) -> Described:
+    """A kernel of OpenCL C, LLVM IR or bitcode; what helper functions it lacks is declared.
+
+    `*` for the kernel's name takes all functions of the source as one.
+
+    Raises:
+        InvalidSetting: several kernels and none named.
+        UnknownName: no such kernel.
+        UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
+    """
+    began = time.perf_counter()
+    if not isinstance(source, Source):
+        source = Source.read(source)
+    options = compile or CompileOptions(target=TARGET if source.language == "opencl" else None)
+    recovered = None
+    try:
+        ir = ir_of(source, options)
+    except CompileError as error:
+        if source.language != "opencl":
+            raise
+        recovered = recover(source, options, error)
+        ir = recovered.ir
+    warnings = [recovered.words] if recovered else []
+    chosen = recovered.kernel if recovered and recovered.kernel else _kernel(ir, kernel, source.name)
+    if chosen is None and kernel != WHOLE:
+        warnings.append(f"{source.name} has no OpenCL kernel; all of it was taken for one")
+    compiled = time.perf_counter()
+    graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=chosen))
+    built = time.perf_counter()
+    if len(graph.functions) == 0 or graph.nodes < 2:
+        raise MalformedInput("it defines no function", file=source.name)
+    found = features_of(graph)
+    if not asks_for_its_place(found):
+        warnings.append(
+            "the kernel never asks for a global, local or group id: every work-item does the same work, "
+            "and sharing it between devices gains nothing"
+        )
+    code = in_order(found)
+    counted = time.perf_counter()
+    spent = {"compile": compiled - began, "graph": built - compiled, "features": counted - built}
+    return Described(
+        source.name, graph, code, tuple(warnings), recovered,
+        {stage: 1e3 * seconds for stage, seconds in spent.items()},
+    )  # fmt: skip
+
+
+def _kernel(ir: str, wanted: str | None, name: str) -> str | None:
+    if wanted == WHOLE:
+        return None
+    if wanted is not None:
+        return known_function(ir, wanted)
+    kernels = kernels_of(ir)
+    if len(kernels) > 1:
+        raise InvalidSetting(f"{name} has {len(kernels)} kernels. Name one of: {', '.join(kernels)}")
+    return kernels[0] if kernels else None

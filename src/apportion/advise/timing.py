@@ -1,0 +1,146 @@
+"""From a launch to what each device will take: fixed + rate × share, with how far off that may be.
+
+launch = Launch(ir, "saxpy", NDRange((n,), (64,)), {0: 4 * n, 1: 4 * n}, {2: n})
+times = predict_times(launch, devices)          # device id → Times(fixed, rate, spread)
+forecast = forecast_of(enquiry, devices)        # the same, as a `Predictor` of `device.forecast` says it
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from apportion.device.base import DeviceInfo
+from apportion.device.forecast import Enquiry, Forecast
+from apportion.device.plan import ArrayPlace
+from apportion.device.policies import CostModel
+from apportion.errors import UnknownName
+from apportion.model.timing import DeviceModel, Times, TimingModel
+from apportion.program.compile import ir_of
+from apportion.program.launch import Launch
+from apportion.settings import cache_folder
+
+WEIGHTS = Path(__file__).parent / "weights" / "timing"
+PREFERRED = "xeon-h200"
+_FOUR_IN_FIVE = 1.2816
+"Standard deviations to either side that hold four in five."
+_MERGED_PER_SECOND = 2e9
+"Bytes that one thread compares and merges."
+
+
+@dataclass(frozen=True)
+class Correction:
+    """How a device of this machine differs from what a model says of its kind.
+
+    The logarithm of its time is offset + slope × that of the model's.
+    """
+
+    offset: float = 0.0
+    slope: float = 1.0
+    spread: float = 0.0
+    "Of log seconds, on the kernels it was found by; 0 where it is not known."
+    kernels: int = 0
+
+    def applied(self, times: Times) -> Times:
+        """The times of the device itself."""
+        factor = math.exp(self.offset + (self.slope - 1) * math.log(max(times.seconds, 1e-9)))
+        return Times(times.fixed * factor, times.rate * factor, self.spread or times.spread)
+
+
+def models() -> list[str]:
+    """The names of the timing models that are shipped, the preferred one first."""
+    found = sorted(path.stem for path in WEIGHTS.glob("*.npz"))
+    return sorted(found, key=lambda name: name != PREFERRED)
+
+
+@cache
+def timing_model(name: str | None = None) -> TimingModel:
+    """A shipped model, read once; the preferred one where none is named.
+
+    Raises:
+        UnknownName: there is none of this name.
+    """
+    known = models()
+    if not known or (name is not None and name not in known):
+        raise UnknownName("timing model", name or PREFERRED, known)
+    return TimingModel.load(WEIGHTS, name or known[0])
+
+
+def predict_times(
+    launch: Launch, devices: Sequence[DeviceInfo], model: str | None = None
+) -> dict[str, Times]:
+    """Device id → what a launch takes there: as the model of the device's kind says, corrected by what
+    `apportion calibrate` found on this machine, else by the device's calibrated speeds where they are known.
+
+    Raises:
+        UnknownName: there is no such model, or no such kernel.
+        MalformedInput: the IR cannot be read.
+    """
+    chosen = timing_model(model)
+    row, totals = launch.row(), launch.totals()
+    found = {}
+    for device in devices:
+        said = chosen.predict(device.kind, row, totals)
+        kept = correction_of(device, chosen.name)
+        found[device.id] = (kept or by_speed(device, chosen.device(device.kind))).applied(said)
+    return found
+
+
+def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | None = None) -> Forecast:
+    """What a launch will take on each device, as policies ask for it.
+
+    Raises:
+        UnknownName: there is no such model.
+        MalformedInput, JobError: the source, or compiling it, is at fault.
+    """
+    plan = enquiry.plan
+    launch = Launch(
+        ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
+        {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
+        plan.scalars, str(enquiry.source.text),
+    )  # fmt: skip
+    times = predict_times(launch, devices, model)
+    models = {name: CostModel(each.fixed, max(each.rate, 1e-9)) for name, each in times.items()}
+    spread = math.exp(_FOUR_IN_FIVE * max(each.spread for each in times.values()))
+    merged = sum(place.nbytes for place in enquiry.arrays if place.written and place.merge != "slice")
+    sharing = merged * len(devices) / _MERGED_PER_SECOND
+    return Forecast(models, spread, f"the timing model {timing_model(model).name}", sharing)
+
+
+def correction_of(device: DeviceInfo, model: str) -> Correction | None:
+    """What was found of this device, or None."""
+    try:
+        return Correction(**json.loads(correction_file(device, model).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep_correction(device: DeviceInfo, model: str, correction: Correction) -> Path:
+    """Keep what was found of a device, for predictions from now on."""
+    path = correction_file(device, model)
+    path.write_text(json.dumps(asdict(correction)))
+    return path
+
+
+def correction_file(device: DeviceInfo, model: str) -> Path:
+    """Where a device's correction is kept."""
+    name = "".join(
+        letter if letter.isalnum() else "-" for letter in f"{device.id}-{device.name}-{device.driver}"
+    )
+    return cache_folder("timing", model) / f"{name}-{device.compute_units}.json"
+
+
+def by_speed(device: DeviceInfo, model: DeviceModel) -> Correction:
+    """By how much faster or slower the device itself was measured to be than the model's, in the mean."""
+    if device.calibration is None or not model.speeds:
+        return Correction()
+    ratios = [
+        math.log(model.speeds[name] / getattr(device.calibration, name))
+        for name in ("memory", "arithmetic")
+        if model.speeds.get(name)
+    ]
+    return Correction(offset=sum(ratios) / len(ratios)) if ratios else Correction()

@@ -1,0 +1,74 @@
+"""`apportion calibrate`: a shipped timing model adapted to this machine by a few measured kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.advise.calibrate import MOST_KERNELS
+from apportion.advise.calibrate import calibrate as adapt
+from apportion.cli.show import note, print_json, print_table
+from apportion.device.base import Limits
+from apportion.device.campaign import Campaign, workloads_of
+from apportion.device.measure import Repeats
+from apportion.device.opencl import described
+from apportion.device.platforms import DriverOptions
+from apportion.device.visit import VisitingWorker
+from apportion.device.workload import Workload
+from apportion.suite.generator import drawn
+
+_SEED = 4
+"Of the kernels that are measured when none are given; models do not learn from this one."
+
+
+def calibrate(
+    *sources: Path,
+    kernels: int = 12,
+    devices: str = "all",
+    model: str | None = None,
+    deadline: float = 20.0,
+    pocl_instances: int | None = None,
+    threads: int | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Adapt a shipped timing model to this machine, and say how far off it was before and is now.
+
+    What is found is kept, and used by predictions and by `apportion run` from now on.
+
+    Args:
+        sources: kernels to measure, as `apportion measure` takes them; generated ones when none are given.
+        kernels: how many generated kernels, 20 at most.
+        devices: all, or ids with commas between them.
+        model: the timing model; the preferred one when not given.
+        deadline: of measuring one kernel, in seconds.
+        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
+        threads: of each CPU device.
+        json: print one line of JSON per device.
+    """
+    campaign = Campaign(
+        repeats=Repeats(least=3, most=9, seconds=0.5),
+        shares=(1.0,),
+        most_seconds=deadline / 4,
+        visit_seconds=deadline,
+    )
+    files = [file for path in sources for file in (sorted(path.rglob("*.cl")) if path.is_dir() else [path])]
+    if files:
+        workloads = [each for each in workloads_of(files, campaign) if isinstance(each, Workload)]
+    else:
+        workloads = [drawn(_SEED, number).workload() for number in range(min(kernels, MOST_KERNELS))]
+    options = DriverOptions(pocl_instances=pocl_instances, threads=threads)
+    with VisitingWorker(options, Limits(seconds=deadline)) as worker:
+        known = [info for info in described(worker) if devices == "all" or info.id in devices.split(",")]
+        found = adapt(workloads, worker, campaign, model=model, devices=known, report=note)
+    if json:
+        for one in found:
+            print_json(one)
+        return
+    columns = ("device", "kernels", "off by, before", "off by, after")
+    rows = [
+        (f"{one.device} ({one.name})", one.kernels, f"× {one.before:.2f}", f"× {one.after:.2f}")
+        for one in found
+    ]
+    print_table(columns, rows, right=columns[1:])

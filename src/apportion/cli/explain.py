@@ -1,0 +1,101 @@
+"""`apportion explain`: which instructions moved a kernel's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from apportion.advise.explain import Explanation, Line
+from apportion.advise.explain import explain as explain_share
+from apportion.advise.queries import size_of
+from apportion.cli.show import note, print_json, print_table
+from apportion.errors import UnreadableFile
+
+_BAR = 24
+
+
+def explain(
+    *sources: Path,
+    local_size: str,
+    bytes: int,
+    kernel: str | None = None,
+    global_size: str | None = None,
+    pair: str = "cgo17-nvidia",
+    lines: int = 20,
+    every: Annotated[bool, Parameter(negative="")] = False,
+    picture: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show what moved the share that `apportion predict` gives: instructions, inputs, the program's size.
+
+    Args:
+        sources: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc).
+        local_size: work-items in a work-group: 64, or 16x16.
+        bytes: moved between host and device for the launch.
+        kernel: which one, where the source has several.
+        global_size: work-items in all, where the pair's model knows ranges.
+        pair: of devices.
+        lines: how many instructions to show, those that moved the answer most.
+        every: show every instruction, in the program's order.
+        picture: write the program graph as SVG, its instructions coloured by what they added.
+        json: print one line of JSON per kernel.
+    """
+    group = size_of(local_size, "local_size")
+    whole = None if global_size is None else size_of(global_size, "global_size")
+    for number, source in enumerate(sources):
+        found = explain_share(
+            source, local_size=group, bytes=bytes, kernel=kernel, global_size=whole, pair=pair
+        )
+        for warning in found.warnings:
+            note(f"Warning: {warning}.")
+        if json:
+            print_json(found.as_json())
+        else:
+            _show(found, found.lines if every else found.strongest[:lines])
+        if picture is not None:
+            _draw(found, picture if number == 0 else picture.with_stem(f"{picture.stem}-{number + 1}"))
+
+
+def _show(found: Explanation, lines: tuple[Line, ...] | list[Line]) -> None:
+    rows = [
+        ("before looking", _signed(found.base)),
+        *((f"input: {name}", _signed(value)) for name, value in _ranked(found.inputs)),
+        *((f"program: {name}", _signed(value)) for name, value in _ranked(found.whole)),
+        *((f"not there: {name}", _signed(value)) for name, value in _ranked(found.absent)[:5]),
+    ]
+    rest = sum(value for _, value in _ranked(found.absent)[5:])
+    if rest:
+        rows.append(("not there: the rest", _signed(rest)))
+    rows.append(("instructions", _signed(sum(line.added for line in found.lines))))
+    rows.append(("CPU share", f"{found.share:.1f}"))
+    print_table(("what", "percent"), rows, title=f"{found.name}, {found.pair}", right=("percent",))
+    most = max((abs(line.added) for line in found.lines), default=0.0) or 1.0
+    shown = [(_signed(line.added), _bar(line.added / most), line.function, line.text) for line in lines]
+    left = len(found.lines) - len(shown)
+    print_table(("percent", "", "function", "instruction"), shown, right=("percent",))
+    if left:
+        note(f"{left} more instructions: --lines shows more, --every all of them in their order.")
+
+
+def _ranked(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(parts.items(), key=lambda item: -abs(item[1]))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _bar(part: float) -> Text:
+    return Text("█" * max(1, round(_BAR * abs(part))), style="red" if part > 0 else "blue")
+
+
+def _draw(found: Explanation, path: Path) -> None:
+    try:
+        path.write_text(found.picture(), encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error
+    note(f"The picture is {path}: red instructions speak for the CPU, blue ones for the GPU")

@@ -1,0 +1,66 @@
+"""`apportion generate`: kernels that are made up, valid and verified, to be measured and learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from apportion.cli.show import note, print_json, print_table, progress
+from apportion.device.base import Limits
+from apportion.device.platforms import DriverOptions
+from apportion.device.visit import VisitingWorker
+from apportion.suite.coverage import Coverage, draw_coverage
+from apportion.suite.generator import Generated, Rejected, make_folder
+from apportion.suite.generator import generate as kernels_of
+
+_FLAG = Parameter(negative="")
+
+
+def generate(
+    what: Literal["kernels"],
+    *,
+    count: int = 100,
+    seed: int = 0,
+    out: Path,
+    deadline: float = 20.0,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Generate OpenCL kernels: each compiles, is like no other as a graph, ends, writes nothing outside its
+    arguments, and gives equal results on two devices.
+
+    Args:
+        what: kernels.
+        count: how many.
+        seed: the same seed gives the same kernels; a larger count continues with others.
+        out: the folder; `NAME.cl`, and beside it `NAME.json` that tells `apportion measure` how to drive it.
+            Kernels that it holds already are not run again. `coverage.svg` shows what there is of what.
+        deadline: of verifying one kernel, in seconds.
+        json: print each kernel, or what was drawn in vain and why, as a line of JSON.
+    """
+    make_folder(out)
+    there = {path.stem for path in out.glob("g*.json") if path.with_suffix(".cl").exists()}
+    made: list[Generated] = []
+    vain = 0
+    options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    with VisitingWorker(options, Limits(seconds=deadline)) as worker:
+        found = kernels_of(count, seed, worker, verified=there)
+        for kernel in progress(found, label="Generating", total=count, quiet=json):
+            if isinstance(kernel, Rejected):
+                vain += 1
+                if json:
+                    print_json(kernel)
+                continue
+            kernel.write(out)
+            made.append(kernel)
+            if json:
+                print_json(
+                    {"name": kernel.name, "form": kernel.form, "ranges": len(kernel.ranges), **kernel.traits}
+                )
+    coverage = Coverage.of(made)
+    (out / "coverage.svg").write_text(draw_coverage(coverage))
+    if not json:
+        print_table(("form", "kernels"), sorted(coverage.forms.items()), right=("kernels",))
+    ranges = sum(len(kernel.ranges) for kernel in made)
+    note(f"{len(made)} kernels with {ranges} ranges are in {out}; {vain} draws were in vain.")

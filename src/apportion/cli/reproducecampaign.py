@@ -1,0 +1,106 @@
+"""`apportion reproduce campaign`: the page and the timing model of a measuring campaign."""
+
+from __future__ import annotations
+
+import json as plain_json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+from cyclopts import Parameter
+
+from apportion.advise.timing import WEIGHTS
+from apportion.cli.show import note
+from apportion.errors import UnreadableFile
+from apportion.suite import PROBLEMS
+from apportion.train.campaign import CampaignTable, load_table, read_table, save_table
+from apportion.train.campaignpage import About, figure_of, page
+from apportion.train.campaigntest import leave_one_suite_out, spreads_of
+from apportion.train.timing import fit_timing
+
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
+DEVICES = ("cpu", "gpu")
+
+
+def campaign(
+    *,
+    name: str = "xeon-h200",
+    results: Path | None = None,
+    kernels: Path | None = None,
+    docs: Path = Path("docs/results"),
+    ship: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Evaluate the timing model of a measured machine, one suite held out at a time, into `campaign.md`.
+
+    Args:
+        name: of the machine.
+        results: a folder with a new campaign (`measurements.parquet`, `prepared.json`, `devices.json`), which
+            takes the place of the shipped table.
+        kernels: with `results`: the folder of `kernels.parquet` and `suite.parquet`, with the IR of what was
+            measured.
+        docs: where the page goes.
+        ship: also fit the model to everything, and put it where predictions find it.
+    """
+    path = MEASURED / f"{name}.parquet"
+    about_path = path.with_suffix(".json")
+    if results is not None and kernels is not None:
+        table, about = _read(results, kernels)
+        save_table(table, path)
+        about_path.write_text(plain_json.dumps(about, indent=1) + "\n")
+    table = load_table(path)  # also when it was just written: what is shipped is what was evaluated
+    about = plain_json.loads(about_path.read_text())
+    tests = leave_one_suite_out(table, report=note)
+    where = About(
+        about["machine"], about["date"], "apportion reproduce campaign", about["points"], about["left_out"],
+        about["failed"],
+    )  # fmt: skip
+    docs.mkdir(parents=True, exist_ok=True)
+    chai = {problem.name: problem.chai for problem in PROBLEMS.values() if problem.chai}
+    (docs / "campaign.svg").write_text(figure_of(table))
+    (docs / "campaign.md").write_text(page(table, tests, where, "campaign.svg", chai))
+    note(f"{docs / 'campaign.md'} is written.")
+    if ship:
+        speeds = tuple(about["speeds"])
+        model = fit_timing(
+            table, name, spreads=spreads_of(tests), device_names=tuple(about["device_names"]), speeds=speeds,
+            about={"experiment": "apportion reproduce campaign --ship"},
+        )  # fmt: skip
+        written = model.save(WEIGHTS)
+        note(f"{written} is written ({written.stat().st_size} bytes).")
+
+
+def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object]]:
+    try:
+        points = pl.read_parquet(results / "measurements.parquet")
+        sources = pl.concat(
+            [
+                pl.read_parquet(kernels / file).select("digest", "ir", "source")
+                for file in ("kernels.parquet", "suite.parquet")
+            ]
+        )
+        prepared = plain_json.loads((results / "prepared.json").read_text())
+        devices = plain_json.loads((results / "devices.json").read_text())
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UnreadableFile(f"Cannot read the campaign in {results}: {error}") from error
+    ir = {digest: (text, source) for digest, text, source in sources.iter_rows()}
+    table, left_out = read_table(points, ir, DEVICES)
+    failed = Counter(_short(failure) for *_, failure, _ in prepared if failure)
+    known = {device["id"]: device for device in devices}
+    chosen = [known[name] for name in DEVICES]
+    return table, {
+        "machine": " and ".join(
+            f"{d['name']} ({d['platform']} {d['driver']}, {d['compute_units']} units)" for d in chosen
+        ),
+        "date": "2026-11-15",
+        "points": len(points),
+        "left_out": left_out,
+        "failed": dict(failed),
+        "device_names": [d["name"] for d in chosen],
+        "speeds": [d["calibration"] or {} for d in chosen],
+    }
+
+
+def _short(failure: str) -> str:
+    words = failure.split(": ")
+    return ": ".join(words[:2])[:60] if words[0] in DEVICES else words[0]

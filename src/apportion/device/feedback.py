@@ -1,0 +1,248 @@
+"""Choosing a split from what earlier launches took, beside what was forecast for them.
+
+The choice of the next launch is the one that is expected to end soonest: a device alone, a new cut, or a cut
+that was seen. Two things are tried once although they are not expected to be the best, because otherwise they
+would never be known: sharing, when a forecast that may be wrong speaks against it, and the best device alone,
+when it is only known from shared launches, in which devices get in each other's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from apportion.device.base import DeviceInfo
+from apportion.device.forecast import Forecast
+from apportion.device.policies import CostModel, ending_together
+from apportion.device.split import Split
+
+_KEPT = 8
+"Launches by the same devices that count; older ones may be of another state of the machine."
+_NEAR = 0.02
+"Cuts that differ by less are taken to be the same."
+_WORTH = 0.97
+"What a new cut must promise, over the best that was seen, to be tried."
+_PROMISED = 0.8
+"The same where nothing was seen yet: devices get in each other's way, which no forecast for each alone says."
+_CLEARLY = 0.8
+"What hope must promise once the first chance to try it is over."
+_UNDISTURBED = 0.6
+"A device alone may need as little as this of what its part of a shared launch suggests."
+_PRIOR_WEIGHT = 0.25
+"Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
+_FADES = 0.7
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one launch took."""
+
+    shares: Mapping[str, float]
+    "Device → share, of those that took part."
+    seconds: float
+    devices: Mapping[str, float]
+    "Device → seconds from the start of the launch until it was done."
+    merge_seconds: float = 0.0
+    cold: bool = False
+    "A driver compiled in it; the times are what is left without that."
+
+    @property
+    def alone(self) -> str | None:
+        """The device that did everything, or None where several did."""
+        return next(iter(self.shares)) if len(self.shares) == 1 else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A split, what it is expected to take, and why."""
+
+    split: Split
+    seconds: float | None
+    reason: str
+
+
+@dataclass
+class Observations:
+    """What earlier launches of one kernel at one size took, oldest first."""
+
+    launches: list[Seen] = field(default_factory=list)
+
+    def add(self, launch: Seen) -> None:
+        """Note a launch; what was seen cold counts only until something warm was."""
+        if not launch.cold:
+            self.launches = [
+                seen for seen in self.launches if not (seen.cold and seen.shares == launch.shares)
+            ]
+        same = [seen for seen in self.launches if seen.shares.keys() == launch.shares.keys()]
+        if len(same) >= _KEPT:
+            self.launches.remove(same[0])
+        self.launches.append(launch)
+
+    def alone(self) -> dict[str, float]:
+        """Device → median seconds of launches that it did all of."""
+        found: dict[str, list[float]] = {}
+        for seen in self.launches:
+            if seen.alone is not None:
+                found.setdefault(seen.alone, []).append(seen.seconds)
+        return {device: _median(seconds) for device, seconds in found.items()}
+
+    def best_seen(self) -> tuple[Split, float] | None:
+        """The cut that took least, and its median seconds; launches with about the same cut count as one."""
+        warm = [seen for seen in self.launches if not seen.cold]
+        best: tuple[Mapping[str, float], float] | None = None
+        for seen in sorted(warm, key=lambda launch: launch.seconds):
+            if best is not None and seen.seconds >= best[1]:
+                break  # launches like one of these take longer still, by the median
+            seconds = _median([other.seconds for other in warm if _near(seen.shares, other.shares)])
+            if best is None or seconds < best[1]:
+                best = seen.shares, seconds
+        return None if best is None else (Split(dict(best[0])), best[1])
+
+    def model(self, device: str, forecast: Forecast | None) -> CostModel | None:
+        """What a device takes for a share, from its launches and the forecast; None where there is neither.
+
+        Launches that it shared count before those it did alone: devices get in each other's way.
+        """
+        taken = [seen for seen in self.launches if device in seen.shares]
+        kept = [seen for seen in taken if not seen.cold] or taken
+        shared = [seen for seen in kept if seen.alone is None]
+        points = [(seen.shares[device], seen.devices[device]) for seen in shared or kept]
+        expected = forecast.models.get(device) if forecast is not None else None
+        if not points:
+            return expected
+        if expected is None:  # time goes with the share, as far as is known
+            expected = CostModel(0.0, points[-1][1] / points[-1][0])
+        scale = _median(seconds / expected.seconds(share) for share, seconds in points[-3:])
+        expected = CostModel(expected.fixed * scale, expected.rate * scale)
+        return _line(points, expected)
+
+
+def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast, groups: int) -> Choice:
+    """The split for the next launch.
+
+    Args:
+        forecast: what was expected before anything ran.
+        groups: work-groups along the dimension that is cut: a part has one at least.
+    """
+    names = [device.id for device in devices]
+    if not seen.launches:
+        return foretold(forecast, devices)
+    known = seen.alone()
+    models = _models(seen, names, forecast)
+    alone = {name: known.get(name, models[name].seconds(1.0)) for name in names}
+    single = min(alone, key=lambda name: alone[name])
+    merging = [launch.merge_seconds for launch in seen.launches if launch.alone is None]
+    sharing = _median(merging) if merging else forecast.sharing_seconds
+    shared = best_shared(models, sharing, groups) or (_everything(single, names), alone[single])
+    if not merging:
+        hoped = best_shared(_hopeful(models, known, forecast.spread), sharing, groups)
+        # Later on noise would make a hope of what was none.
+        enough = _WORTH if len(seen.launches) == 1 else _CLEARLY
+        if hoped is not None and hoped[1] < enough * alone[single]:
+            # Between what is expected and what is hoped for: a wrong hope must not cost much.
+            split, _ = best_shared(_hopeful(models, known, forecast.spread**0.5), sharing, groups) or hoped
+            return Choice(split, None, f"sharing may beat {single} alone, which is known: it is tried once")
+    elif single not in known and shared[1] < alone[single] and shared[1] > _UNDISTURBED * alone[single]:
+        return Choice(_everything(single, names), None, f"{single} is tried alone, where nobody disturbs it")
+    best = seen.best_seen()
+    split, seconds = (
+        shared if shared[1] < _WORTH * alone[single] else (_everything(single, names), alone[single])
+    )
+    if best is not None and best[1] * _WORTH < seconds:
+        split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
+    return Choice(_known_cut(split, seen), seconds, f"earlier launches foretell {seconds * 1e3:.3g} ms")
+
+
+def _known_cut(split: Split, seen: Observations) -> Split:
+    """The cut of an earlier launch where it is about the same: what is known is quicker to launch again."""
+    wanted = {name: share for name, share in split.shares.items() if share > 0}
+    for launch in reversed(seen.launches):
+        if _near(wanted, launch.shares):
+            return Split({name: launch.shares.get(name, 0.0) for name in split.shares})
+    return split
+
+
+def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:
+    """The split that a forecast alone asks for."""
+    names = [device.id for device in devices]
+    alone = {name: forecast.models[name].seconds(1.0) for name in names}
+    single = min(alone, key=lambda name: alone[name])
+    split, seconds = _everything(single, names), alone[single]
+    shared = best_shared({name: forecast.models[name] for name in names}, forecast.sharing_seconds, 1 << 30)
+    if shared is not None and shared[1] < _PROMISED * seconds:
+        split, seconds = shared
+    said = f"foretold from {forecast.origin}, give or take a factor of {forecast.spread:.2g}"
+    return Choice(split, seconds, said)
+
+
+def best_shared(
+    models: Mapping[str, CostModel], sharing_seconds: float, groups: int
+) -> tuple[Split, float] | None:
+    """The split between two devices or more that ends soonest, and when; None where none has a whole part."""
+    best: tuple[float, dict[str, float]] | None = None
+    for count in range(2, len(models) + 1):
+        for chosen in combinations(models, count):
+            together, shares = ending_together({name: models[name] for name in chosen})
+            if min(shares.values()) * groups < 0.5:
+                continue  # its fixed cost alone is longer than the rest needs, or its part is no work-group
+            if best is None or together < best[0]:
+                best = together, shares
+    if best is None:
+        return None
+    total = sum(best[1].values())
+    return Split({name: best[1].get(name, 0.0) / total for name in models}), best[0] + sharing_seconds
+
+
+def _models(seen: Observations, names: Sequence[str], forecast: Forecast) -> dict[str, CostModel]:
+    """What each device takes; those never seen by the forecast, wrong by as much as about the others."""
+    found = {
+        name: seen.model(name, forecast) for name in names if any(name in s.shares for s in seen.launches)
+    }
+    models = {name: model for name, model in found.items() if model is not None}
+    scale = _median(model.seconds(1.0) / forecast.models[name].seconds(1.0) for name, model in models.items())
+    for name in names:
+        if name not in models:
+            model = forecast.models[name]
+            models[name] = CostModel(model.fixed * scale, model.rate * scale)
+    return {name: models[name] for name in names}
+
+
+def _hopeful(
+    models: Mapping[str, CostModel], known: Mapping[str, float], spread: float
+) -> dict[str, CostModel]:
+    """Models in which devices that were never measured are as fast as they may well be."""
+    return {
+        name: model if name in known else CostModel(model.fixed / spread, model.rate / spread)
+        for name, model in models.items()
+    }
+
+
+def _everything(device: str, names: Sequence[str]) -> Split:
+    return Split({name: float(name == device) for name in names})
+
+
+def _median(values: Iterable[float]) -> float:
+    """As `statistics.median` has it, without what that costs beside a launch of a millisecond."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _near(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
+    # A part that is small must be nearer: one in a hundred or two is twice the time of a slow device.
+    return a.keys() == b.keys() and all(abs(a[name] - b[name]) <= min(_NEAR, 0.1 * a[name]) for name in a)
+
+
+def _line(points: Sequence[tuple[float, float]], expected: CostModel) -> CostModel:
+    """fixed + rate × share through the points, the latest of which count most, held by what is expected."""
+    weighed = [(share, seconds, _FADES**age) for age, (share, seconds) in enumerate(reversed(points))]
+    weighed += [(0.0, expected.fixed, _PRIOR_WEIGHT), (1.0, expected.fixed + expected.rate, _PRIOR_WEIGHT)]
+    total = sum(weight for _, _, weight in weighed)
+    mean_share = sum(share * weight for share, _, weight in weighed) / total
+    mean_seconds = sum(seconds * weight for _, seconds, weight in weighed) / total
+    spread = sum(weight * (share - mean_share) ** 2 for share, _, weight in weighed)
+    slope = sum(w * (s - mean_share) * (t - mean_seconds) for s, t, w in weighed) / spread
+    least = min(seconds for _, seconds in points)
+    rate = max(slope, 0.05 * mean_seconds)
+    return CostModel(min(max(mean_seconds - rate * mean_share, 0.0), least), max(rate, 1e-9))

@@ -1,0 +1,170 @@
+"""TimingModel: how long launches take on each device of a machine, as fixed + rate × share of the work.
+
+For each device a sum over what a launch consists of (operations, bytes, groups) gives a first time; a
+forest corrects it, and another says which part of it does not shrink with the share. The sum carries the
+model to sizes it never saw, the forest knows what sums do not. Read and evaluated with NumPy alone, like
+`KernelModel`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.model.forest import Forest
+
+Numbers = NDArray[np.float64]
+_FOREST = ("feature", "threshold", "left", "right", "value", "root", "depth")
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a device is expected to take, in seconds."""
+
+    fixed: float
+    "Whatever the share."
+    rate: float
+    "For the whole range, on top."
+    spread: float
+    "How far off that may be: the standard deviation of the logarithm."
+
+    @property
+    def seconds(self) -> float:
+        """For everything."""
+        return self.fixed + self.rate
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceModel:
+    """One device."""
+
+    device: str
+    "As the machine it was measured on calls it: cpu, gpu."
+    name: str
+    coefficients: Numbers  # (T,) seconds for one of each of `program.launch.TOTALS`
+    whole: Forest
+    "log(seconds / sum)."
+    fixed: Forest
+    "The part of the time that does not shrink, from 0 to 1."
+    spread: float
+    "Of log seconds, on kernels of suites that were held out."
+    speeds: Mapping[str, float]
+    "`device.base.Calibration` of the device, where it was measured."
+
+    def predict(self, rows: Numbers, totals: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """(N,) each: fixed, rate, and the trees' own spread."""
+        trees = self.whole.each(rows)
+        whole = np.exp(trees.mean(axis=1)) * first_seconds(self.coefficients, totals)
+        part = np.clip(self.fixed.predict(rows), 0.0, 0.99)
+        return part * whole, (1 - part) * whole, trees.std(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class TimingModel:
+    """All devices of a machine."""
+
+    name: str
+    features: tuple[str, ...]
+    devices: tuple[DeviceModel, ...]
+    about: Mapping[str, Any]
+    "The experiment that made it."
+
+    def device(self, kind: str) -> DeviceModel:
+        """The model of a device of this kind; of the last one, for a kind that it does not know."""
+        for device in self.devices:
+            if device.device == kind:
+                return device
+        return self.devices[-1]
+
+    def predict(self, kind: str, row: Numbers, totals: Numbers) -> Times:
+        """What one launch takes on a device of this kind."""
+        if len(row) != len(self.features):
+            raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
+        device = self.device(kind)
+        fixed, rate, spread = device.predict(row[None, :], totals[None, :])
+        return Times(float(fixed[0]), float(rate[0]), float(np.hypot(spread[0], device.spread)))
+
+    def save(self, folder: Path) -> Path:
+        """Write the model to `folder`; its `.npz` comes back."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, device in enumerate(self.devices):
+            arrays[f"{number}.coefficients"] = device.coefficients
+            for part, forest in (("whole", device.whole), ("fixed", device.fixed)):
+                arrays |= {f"{number}.{part}.{name}": values for name, values in _small(forest).items()}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+        data = buffer.getvalue()
+        described = {
+            "name": self.name, "sha256": hashlib.sha256(data).hexdigest(), "made_by": dict(self.about),
+            "features": list(self.features),
+            "devices": [
+                {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds)}
+                for d in self.devices
+            ],
+        }  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}.json").write_text(json.dumps(described, indent=1) + "\n")
+        path = folder / f"{self.name}.npz"
+        path.write_bytes(data)
+        return path
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        """The model that `save` wrote.
+
+        Raises:
+            UnreadableFile: a file is missing.
+            MalformedInput: the arrays are not those that the description speaks of.
+        """
+        path = folder / f"{name}.npz"
+        try:
+            described = json.loads((folder / f"{name}.json").read_text())
+            data = path.read_bytes()
+        except OSError as error:
+            raise UnreadableFile(f"Cannot read the model {name}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != described["sha256"]:
+            raise MalformedInput("the weights do not have the checksum of their description", file=str(path))
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                kept = dict(arrays)
+        except (ValueError, zipfile.BadZipFile) as error:
+            raise MalformedInput(f"is not a file of arrays ({error})", file=str(path)) from error
+        devices = tuple(
+            DeviceModel(
+                said["device"], said["name"], kept[f"{number}.coefficients"],
+                _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
+                said["speeds"],
+            )
+            for number, said in enumerate(described["devices"])
+        )  # fmt: skip
+        return cls(described["name"], tuple(described["features"]), devices, described["made_by"])
+
+
+def first_seconds(coefficients: Numbers, totals: Numbers) -> Numbers:
+    """(N,): the sum over what launches consist of; never 0."""
+    return np.asarray(np.maximum(totals @ coefficients, 1e-7), np.float64)
+
+
+def _small(forest: Forest) -> dict[str, NDArray[Any]]:
+    """A forest's arrays, thresholds in 32 bits: its features are compared in 32 bits anyway."""
+    arrays = forest.arrays()
+    down = np.nextafter(arrays["threshold"].astype(np.float32), np.float32(-np.inf))
+    near = arrays["threshold"].astype(np.float32)
+    # Rounded down, so that what was not more than a threshold is still not more: compare in 64 bits.
+    arrays["threshold"] = np.where(near.astype(np.float64) > arrays["threshold"], down, near)
+    return arrays
+
+
+def _forest(kept: Mapping[str, NDArray[Any]], part: str) -> Forest:
+    arrays = {name: kept[f"{part}.{name}"] for name in _FOREST}
+    return Forest.of_arrays({**arrays, "threshold": arrays["threshold"].astype(np.float64)})

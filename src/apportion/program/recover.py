@@ -1,0 +1,120 @@
+"""OpenCL C that lacks its helper functions, compiled all the same: what is missing is declared, not defined.
+
+Published collections of kernels often hold the kernel alone, its helpers cut away (57 of the 247 sources of
+CGO17). A function that is called but not there is declared as one that takes anything; its result type is
+searched for. The bodies stay missing, so a graph of such IR is truncated: whoever uses it has to say so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from apportion.errors import CompileError
+from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.source import Source
+
+KERNEL = "kernel_main"
+"What a kernel is called whose own name collides with that of a helper."
+ATTEMPTS = 60
+"Compilations after which the search for result types is given up."
+
+_BUILTINS = ("pow", "fabs", "floor", "ceil", "sqrt", "exp", "log", "fmax", "fmin")
+_PRELUDE = "#pragma OPENCL EXTENSION __cl_clang_variadic_functions : enable\n" + "".join(
+    f"#define __clc_{name} {name}\n" for name in _BUILTINS
+)
+_RESULTS = (
+    "float",
+    "double",
+    "int",
+    "uint",
+    "float2",
+    "float4",
+    "double2",
+    "uint4",
+    "int4",
+    "ulong",
+    "float8",
+)
+_HEADING = re.compile(r"(?:__)?kernel\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?void\s+(\w+)\s*\(", re.DOTALL)
+_UNDECLARED = re.compile(r"(?:undeclared identifier|implicit declaration of function) '(\w+)'")
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """IR of a source that does not compile as it is, and what was added to it."""
+
+    ir: str
+    declared: tuple[str, ...]
+    "Functions whose bodies are missing, with the result types that were found: `float A`."
+    kernel: str
+    "The kernel's name in the IR, where it had to be renamed; empty where not."
+
+    @property
+    def words(self) -> str:
+        """One sentence for people."""
+        if not self.declared:
+            return "the source does not compile as it is; names of an OpenCL library were replaced"
+        return (
+            f"the source does not compile as it is: {', '.join(self.declared)} had to be declared, their "
+            "bodies are missing, and the answer is that of the truncated kernel"
+        )
+
+
+def recover(source: Source, options: CompileOptions, reason: CompileError) -> Recovered:
+    """Compile a source that was refused for `reason`, with declarations for what it lacks.
+
+    Raises:
+        CompileError: the first reason, where declarations do not help.
+    """
+    text = str(source.text)
+    heading = _HEADING.search(text)
+    renamed = ""
+    if heading is not None and len(_HEADING.findall(text)) == 1:
+        text = text[: heading.start(1)] + KERNEL + text[heading.end(1) :]
+        renamed = KERNEL
+    declared: dict[str, tuple[str, ...]] = {}
+    attempts = 0
+    error = reason
+    while attempts < ATTEMPTS:
+        best = error
+        for results in _choices(list(declared.values())):
+            attempts += 1
+            lines = [f"{result} {name}" for name, result in zip(declared, results, strict=True)]
+            try:
+                added = "".join(f"__attribute__((overloadable)) {line}(...);\n" for line in lines)
+                ir = ir_of(Source(_PRELUDE + added + text, "opencl", source.name), options)
+                return Recovered(ir, tuple(lines), renamed)
+            except CompileError as found:
+                if best is error or _errors(found) < _errors(best):
+                    best = found
+            if attempts >= ATTEMPTS or _missing(best, declared):
+                break
+        error = best
+        new = _missing(error, declared)
+        if not new:
+            break
+        for name in new:
+            if not re.search(rf"\b{name}\s*\(", text):
+                raise reason  # a value, not a function: nothing says what it is
+            alone = re.search(rf"[;{{}}]\s*{name}\s*\(", text) is not None
+            declared[name] = ("void", *_RESULTS) if alone else _RESULTS
+    raise reason
+
+
+def _choices(options: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Every choice of result types; first those in which all functions that can have the same one."""
+    common = [tuple(kind if kind in each else each[0] for each in options) for kind in _RESULTS]
+    yield from dict.fromkeys(common) if options else [()]
+    yield from (choice for choice in itertools.product(*options) if choice not in common)
+
+
+def _missing(error: CompileError, declared: dict[str, tuple[str, ...]]) -> list[str]:
+    names = _UNDECLARED.findall(error.diagnostics or str(error))
+    return [name for name in dict.fromkeys(names) if name not in declared]
+
+
+def _errors(error: CompileError) -> int:
+    return error.diagnostics.count(" error: ")

@@ -1,0 +1,286 @@
+"""How near a policy comes to the best possible cut: each kernel alone, at every cut, and as chosen.
+
+What is compared is launched in turn, round after round, so that a change of the machine's state touches all
+of it; the best cut is measured again in those rounds, since the least of many noisy times is too small. A
+trial of the policy starts without memory: its first launch follows the forecast, its third what the first two
+taught.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from apportion.device.bound import BoundKernel, Execution
+from apportion.device.feedback import Observations
+from apportion.device.forecast import Predictor, from_speeds
+from apportion.device.measure import Measured, summary
+from apportion.device.together import Together
+from apportion.device.worker import Worker
+from apportion.errors import ApportionError
+from apportion.suite.base import Instance, Problem, Stage
+
+POLICY = "learned+feedback"
+_STEPS = 10
+_LEAST_ROUNDS = 5
+_SLOW = 8.0
+"A device or cut this many times slower than the best is measured a few times only."
+_FEW = 3
+_NEAR = 1.6
+"Cuts within this factor of the best are repeated whatever the budget: one of them is the oracle's."
+_CURVE_SHARE = 0.4
+"The part of a kernel's budget that the curve of cuts may take."
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long one kernel may take, and how often things are repeated."""
+
+    seconds: float = 6.0
+    rounds: int = 15
+    cut_repeats: int = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel; times in milliseconds as the caller saw them, transfers included."""
+
+    problem: str
+    kernel: str
+    work_items: int = 0
+    bytes_moved: int = 0
+    devices: Mapping[str, str] = field(default_factory=dict)
+    "Id → name."
+    failure: str = ""
+    obstacle: str = ""
+    "Why the work is not shared."
+    merge: Mapping[str, str] = field(default_factory=dict)
+    verified: bool = False
+    alone: Mapping[str, Measured] = field(default_factory=dict)
+    curve: Mapping[str, float] = field(default_factory=dict)
+    "Share of the first device → median."
+    oracle_share: float = 0.0
+    oracle: Measured | None = None
+    "The best of the cuts and the devices alone, measured again in the rounds."
+    first_shares: Mapping[str, float] = field(default_factory=dict)
+    first: Measured | None = None
+    settled_shares: Mapping[str, float] = field(default_factory=dict)
+    settled: Measured | None = None
+    first_efficiency: Measured | None = None
+    "The oracle's time over the policy's, round by round: its first launch."
+    efficiency: Measured | None = None
+    "The same of its third launch."
+    against_best: Measured | None = None
+    "The third launch's time over that of the best device alone, round by round."
+    origin: str = ""
+    "What the first launch was foretold from."
+    overheads: Sequence[tuple[float, float]] = ()
+    "(milliseconds of a launch, those in which no device worked and nothing was merged)."
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain object, which `row_from` reads."""
+        return asdict(self)
+
+
+def row_from(values: Mapping[str, Any]) -> Row:
+    """The row that `as_json` gave."""
+    found = dict(values)
+    for name in ("oracle", "first", "settled", "first_efficiency", "efficiency", "against_best"):
+        found[name] = Measured(**found[name]) if found.get(name) is not None else None
+    found["alone"] = {device: Measured(**measured) for device, measured in found["alone"].items()}
+    found["overheads"] = [(total, over) for total, over in found["overheads"]]
+    return Row(**found)
+
+
+def evaluate(
+    problems: Iterable[Problem],
+    worker: Worker,
+    *,
+    devices: Sequence[str] | None = None,
+    predictor: Predictor = from_speeds,
+    size: str = "usual",
+    budget: Budget | None = None,
+    seed: int = 0,
+    done: frozenset[tuple[str, str]] = frozenset(),
+) -> Iterator[Row]:
+    """A row for each kernel of the problems; one that fails is a row with its reason.
+
+    Args:
+        predictor: what foretells first launches.
+        size: `small`, `usual` or `large` instances.
+        done: (problem, kernel) pairs that are left out, because they were measured before.
+    """
+    names = list(devices) if devices is not None else [info.id for info in worker.devices()]
+    for problem in problems:
+        instance = problem.instance(getattr(problem, size), seed=seed)
+        stages = {stage.kernel: stage for stage in instance.stages}
+        if all((problem.name, kernel) in done for kernel in stages):
+            continue
+        for stage in stages.values():
+            try:
+                with Together(
+                    problem.source(), stage.kernel, names, worker=worker, predictor=predictor
+                ) as kernel:
+                    yield _row(problem, instance, stage, kernel, budget or Budget(), seed)
+            except ApportionError as error:
+                yield Row(problem.name, stage.kernel, failure=str(error))
+
+
+def _row(
+    problem: Problem, instance: Instance, stage: Stage, kernel: Together, budget: Budget, seed: int
+) -> Row:
+    started = time.monotonic()
+    # Arrays that devices use in place: what is measured is the launch, not copies into a session.
+    arrays = {name: kernel.array(values.shape, values.dtype) for name, values in instance.arrays.items()}
+    for name, values in instance.arrays.items():
+        arrays[name][...] = values
+    bound = kernel.bind(
+        *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
+    )
+    bound.binding.remember()
+    bench = _Bench(bound)
+    verified = bench.run(POLICY)  # compiles and verifies what the policy begins with
+    first = bound.devices[0].id
+    for info in bound.devices:
+        bench.run(info.id)
+    curve: dict[float, list[float]] = {}
+    best = min(bench.run(info.id).wall_seconds for info in bound.devices)
+    if not bound.case.obstacle and len(bound.devices) == 2:
+        curve = _curve(bench, best, budget, started)
+    medians = {share: summary(seconds).median for share, seconds in curve.items()}
+    share = min(medians, key=lambda cut: medians[cut]) if medians else 0.0
+    rounds = _rounds(bench, share if medians else None, best, budget, started, random.Random(seed))
+    alone = {info.id: rounds.times[info.id] for info in bound.devices}
+    # The cut, or the device alone that turns out to be better still.
+    candidates = [name for name in ("oracle", *alone) if name in rounds.times]
+    ranked = {name: summary(rounds.times[name]).median for name in candidates}
+    oracle = min(ranked, key=lambda name: ranked[name])
+    single = min(alone, key=lambda name: ranked[name])
+    if oracle != "oracle":
+        share = float(oracle == first)
+    if len(instance.stages) > 1:  # what the next kernel works on
+        bench.run(POLICY)
+        for place in bound.binding.written:
+            instance.arrays[_name_of(stage, place.name, kernel)][...] = bound.binding.shared[place.name]
+    instance_bytes = sum(values.nbytes for values in instance.arrays.values())
+    return Row(
+        problem.name, stage.kernel, bound.span.work_items, instance_bytes,
+        {info.id: info.name for info in bound.devices},
+        obstacle=bound.case.obstacle, merge=dict(bound.case.merges), verified=verified.verified,
+        alone={name: _milliseconds(seconds) for name, seconds in alone.items()},
+        curve={f"{cut:g}": 1e3 * seconds for cut, seconds in sorted(medians.items())},
+        oracle_share=share, oracle=_milliseconds(rounds.times[oracle]),
+        first_shares=rounds.shares["first"], first=_milliseconds(rounds.times["first"]),
+        settled_shares=rounds.shares["settled"], settled=_milliseconds(rounds.times["settled"]),
+        first_efficiency=_ratio(rounds.times[oracle], rounds.times["first"]),
+        efficiency=_ratio(rounds.times[oracle], rounds.times["settled"]),
+        against_best=_ratio(rounds.times["settled"], rounds.times[single]),
+        origin=bound.case.forecast.origin if bound.case.forecast is not None else "",
+        overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
+    )  # fmt: skip
+
+
+def _name_of(stage: Stage, argument: str, kernel: Together) -> str:
+    """The array that an argument of a stage is."""
+    name = stage.arguments[kernel.signature.argument(argument).index]
+    assert isinstance(name, str)
+    return name
+
+
+class _Bench:
+    """Launches of one bound kernel, each from the same contents of its arrays."""
+
+    def __init__(self, bound: BoundKernel) -> None:
+        self.bound = bound
+        self.overheads: list[tuple[float, float]] = []
+        # What is only written, in slices, takes the same time whatever it held.
+        self._matter = [
+            place.name
+            for place in bound.binding.written
+            if place.read_reach != () or bound.case.merges[place.name] != "slice"
+        ]
+
+    def run(self, policy: str | float) -> Execution:
+        self.bound.binding.restore(self._matter)
+        execution = self.bound.run(policy)
+        working = max(d.upload + d.kernel + d.download for d in execution.outcome.devices)
+        over = execution.wall_seconds - working - execution.outcome.merge_seconds
+        self.overheads.append((execution.wall_seconds, over))
+        return execution
+
+
+def _curve(bench: _Bench, best: float, budget: Budget, started: float) -> dict[float, list[float]]:
+    """Share of the first device → seconds, on a grid and refined round its best; cuts in turn."""
+    found: dict[float, list[float]] = {}
+    end = started + _CURVE_SHARE * budget.seconds
+
+    def once(share: float) -> None:
+        found.setdefault(share, []).append(bench.run(share).wall_seconds)
+
+    for repeat in range(budget.cut_repeats):
+        for step in range(_STEPS + 1):
+            share = step / _STEPS
+            if repeat:
+                least = min(found[share]) / min(best, *(min(seconds) for seconds in found.values()))
+                if least > _SLOW or (least > _NEAR and time.monotonic() > end):
+                    continue
+            once(share)
+    for width in (0.5 / _STEPS, 0.25 / _STEPS):
+        medians = {share: summary(seconds).median for share, seconds in found.items()}
+        middle = min(medians, key=lambda share: medians[share])
+        for share in (middle - width, middle + width):
+            if 0 < share < 1 and round(share, 4) not in found:
+                for _ in range(budget.cut_repeats):
+                    once(round(share, 4))
+    return found
+
+
+@dataclass
+class _Rounds:
+    times: dict[str, list[float]] = field(default_factory=dict)
+    shares: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def _rounds(
+    bench: _Bench, share: float | None, best: float, budget: Budget, started: float, generator: random.Random
+) -> _Rounds:
+    found = _Rounds()
+    names = [info.id for info in bench.bound.devices]
+    slow = {name for name in names if bench.run(name).wall_seconds > _SLOW * best}
+    for number in range(budget.rounds):
+        if number >= _LEAST_ROUNDS and time.monotonic() - started > budget.seconds:
+            break
+        what = [name for name in names if name not in slow or number < _FEW]
+        what += ["first", "trial"] + (["oracle"] if share is not None else [])
+        generator.shuffle(what)
+        for name in what:
+            if name == "trial":
+                bench.bound.case.seen = Observations()
+                for _ in range(2):
+                    bench.run(POLICY)
+                _note(found, "settled", bench.run(POLICY))
+            elif name == "first":
+                bench.bound.case.seen = Observations()
+                _note(found, "first", bench.run(POLICY))
+            elif name == "oracle":
+                assert share is not None
+                _note(found, "oracle", bench.run(share))
+            else:
+                _note(found, name, bench.run(name))
+    return found
+
+
+def _note(found: _Rounds, name: str, execution: Execution) -> None:
+    found.times.setdefault(name, []).append(execution.wall_seconds)
+    found.shares[name] = dict(execution.split)
+
+
+def _milliseconds(seconds: Sequence[float]) -> Measured:
+    return summary([1e3 * each for each in seconds])
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> Measured:
+    return summary([a / b for a, b in zip(above, below, strict=False)])

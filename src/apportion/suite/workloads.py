@@ -1,0 +1,74 @@
+"""The suite's problems as workloads: each launch of each problem, with its arrays in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.device.base import LocalMemory
+from apportion.device.workload import Case, Workload
+from apportion.program.bounds import NDRange
+from apportion.suite.base import Instance, Problem, Stage
+
+SUITE = "apportion"
+SIZES = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
+
+
+def save_instance(problem: Problem, size: int, folder: Path, *, seed: int = 0) -> list[tuple[str, Case]]:
+    """Make an instance and write its arrays; for each of its launches the kernel's name and the case.
+
+    A launch that needs what an earlier one leaves gets the reference's result of it.
+    """
+    instance = problem.instance(size, seed=seed)
+    found = []
+    names: dict[str, Path] = {}
+    for name, values in instance.arrays.items():
+        names[name] = _save(values, folder / f"{problem.name}-{size}-{name}.npy")
+    for number, stage in enumerate(instance.stages):
+        found.append((stage.kernel, _case(instance, stage, names)))
+        if number + 1 < len(instance.stages):
+            for name, values in instance.expected.items():
+                if name in stage.arguments:  # a later launch may read what this one wrote
+                    names[name] = _save(values, folder / f"{problem.name}-{size}-{name}-after.npy")
+    return found
+
+
+def workloads_of(problem: Problem, cases: Iterable[tuple[str, Case]]) -> list[Workload]:
+    """A workload for each of a problem's kernels."""
+    by_kernel: dict[str, list[Case]] = {}
+    for kernel, case in cases:
+        by_kernel.setdefault(kernel, []).append(case)
+    text = str(problem.source().text)
+    return [
+        Workload(
+            problem.name if len(by_kernel) == 1 else f"{problem.name}-{kernel}",
+            SUITE,
+            text,
+            kernel,
+            tuple(each),
+        )
+        for kernel, each in by_kernel.items()
+    ]
+
+
+def _case(instance: Instance, stage: Stage, names: dict[str, Path]) -> Case:
+    words = []
+    for value in stage.arguments:
+        if isinstance(value, str):
+            array = instance.arrays[value]
+            words.append(f"{array.dtype.name}[{array.size}]=file:{names[value]}")
+        elif isinstance(value, LocalMemory):
+            words.append(f"local:{value.nbytes}")
+        else:
+            number = np.asarray(value)
+            words.append(f"{number.dtype.name}:{number.item()}")
+    return Case(NDRange(stage.global_size, stage.local_size), tuple(words))
+
+
+def _save(values: NDArray[Any], path: Path) -> Path:
+    np.save(path, np.ascontiguousarray(values), allow_pickle=False)
+    return path

@@ -1,0 +1,239 @@
+"""A measuring campaign as a table to learn from: launches as rows, each device's fixed time and rate as
+labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from apportion.device.workload import ArrayWord, Case
+from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
+from apportion.program.bounds import NDRange
+from apportion.program.launch import Launch
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CampaignTable:
+    """Launches that two devices were measured at."""
+
+    devices: tuple[str, str]
+    "The host's own first."
+    names: tuple[str, ...]
+    suites: tuple[str, ...]
+    digests: tuple[str, ...]
+    "Of the source and the kernel: rows of one kernel share it."
+    ranges: tuple[str, ...]
+    "`1024x64/16x4`: work-items and work-group."
+    rows: Numbers  # (N, F) see `program.launch.LAUNCH`
+    totals: Numbers  # (N, T) see `program.launch.TOTALS`
+    fixed: Numbers  # (N, 2) seconds
+    rate: Numbers  # (N, 2) seconds
+
+    def __post_init__(self) -> None:
+        parts = (
+            self.names,
+            self.suites,
+            self.digests,
+            self.ranges,
+            self.rows,
+            self.totals,
+            self.fixed,
+            self.rate,
+        )
+        lengths = {len(part) for part in parts}
+        if len(lengths) != 1:
+            raise InvalidSetting(f"A campaign's table must have as many of each, not {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def seconds(self) -> Numbers:
+        """(N, 2): each device alone."""
+        return np.asarray(self.fixed + self.rate)
+
+    @cached_property
+    def ratio_share(self) -> Numbers:
+        """(N,): the first device's share by the ratio of times alone (thesis, Eq. 5.8), from 0 to 1."""
+        return np.asarray(self.seconds[:, 1] / self.seconds.sum(axis=1))
+
+    @cached_property
+    def best_share(self) -> Numbers:
+        """(N,): the first device's share of the cut that ends soonest."""
+        return best_shares(self.fixed, self.rate)
+
+    def part(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> CampaignTable:
+        """Some of the rows."""
+        numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+
+        def pick(values: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(values[number] for number in numbers.tolist())
+
+        return CampaignTable(
+            self.devices, pick(self.names), pick(self.suites), pick(self.digests), pick(self.ranges),
+            self.rows[numbers], self.totals[numbers], self.fixed[numbers], self.rate[numbers],
+        )  # fmt: skip
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names, features and times: what results rest on."""
+        found = hashlib.sha256("\n".join(self.names).encode())
+        for values in (self.rows, self.totals, self.fixed, self.rate):
+            found.update(np.ascontiguousarray(values).tobytes())
+        return found.hexdigest()
+
+
+def best_shares(fixed: Numbers, rate: Numbers) -> Numbers:
+    """(N,): the share of the first of two devices with which both end soonest; all or nothing are candidates.
+
+    Both end together at T = (1 + F₁/R₁ + F₂/R₂) / (1/R₁ + 1/R₂), where each gets a share that is not below 0.
+    """
+    rate = np.maximum(rate, 1e-12)
+    together = (1 + (fixed / rate).sum(axis=1)) / (1 / rate).sum(axis=1)
+    share = (together - fixed[:, 0]) / rate[:, 0]
+    alone = fixed + rate
+    inside = (share > 0) & (share < 1) & (together < alone.min(axis=1))
+    return np.where(inside, share, (alone[:, 0] <= alone[:, 1]).astype(np.float64))
+
+
+def seconds_at(share: Numbers, fixed: Numbers, rate: Numbers) -> Numbers:
+    """(N,): when both devices have ended under a cut; a device without work takes no time."""
+    first = np.where(share > 0, fixed[:, 0] + rate[:, 0] * share, 0.0)
+    second = np.where(share < 1, fixed[:, 1] + rate[:, 1] * (1 - share), 0.0)
+    return np.asarray(np.maximum(first, second))
+
+
+def regrets(share: Numbers, table: CampaignTable) -> Numbers:
+    """(N,): the time under these cuts over that under the best ones."""
+    best = seconds_at(table.best_share, table.fixed, table.rate)
+    return np.asarray(seconds_at(share, table.fixed, table.rate) / best)
+
+
+def read_table(
+    points: pl.DataFrame, ir: Mapping[str, tuple[str, str]], devices: tuple[str, str]
+) -> tuple[CampaignTable, dict[str, int]]:
+    """The launches of a campaign that were measured on both devices, with equal results; and why others
+    were not taken: reason → points.
+
+    Args:
+        points: of `device.campaign`.
+        ir: digest of a source → its IR and itself.
+    """
+    left_out: dict[str, int] = {}
+
+    def leave(reason: str) -> None:
+        left_out[reason] = left_out.get(reason, 0) + 1
+
+    by_case: dict[tuple[str, ...], dict[str, dict[str, object]]] = {}
+    for point in points.iter_rows(named=True):
+        key = (
+            point["digest"],
+            point["kernel"],
+            point["global_size"],
+            point["local_size"],
+            point["arguments"],
+        )
+        by_case.setdefault(key, {})[point["device"]] = point
+    rows, totals, fixed, rate, names, suites, digests, ranges = [], [], [], [], [], [], [], []
+    for (digest, kernel, size, local, arguments), seen in by_case.items():
+        both = [seen.get(device) for device in devices]
+        if any(point is None or point["seconds"] is None or point["failure"] for point in both):
+            leave(_reason([point for point in both if point is not None]))
+            continue
+        found = [point for point in both if point is not None]
+        try:
+            described = _launch(ir, digest, kernel, size, local, arguments)
+            row, total = described.row(), described.totals()
+        except (ApportionError, KeyError) as error:
+            leave(f"no features: {type(error).__name__}")
+            continue
+        rows.append(row)
+        totals.append(total)
+        fixed.append([float(str(point["fixed"])) for point in found])
+        rate.append([float(str(point["rate"])) for point in found])
+        names.append(str(found[0]["source"]))
+        suites.append(str(found[0]["suite"]))
+        digests.append(f"{digest}:{kernel}")
+        ranges.append(f"{size}/{local}")
+    if not rows:
+        raise InvalidSetting("No launch was measured on both devices")
+    table = CampaignTable(
+        devices, tuple(names), tuple(suites), tuple(digests), tuple(ranges), np.array(rows), np.array(totals),
+        np.array(fixed), np.array(rate),
+    )  # fmt: skip
+    return table, left_out
+
+
+def save_table(table: CampaignTable, path: Path) -> None:
+    """Write a table: names, hashes, features and times; no source."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first, second = table.devices
+    columns: dict[str, object] = {
+        "name": table.names, "suite": table.suites, "digest": table.digests, "range": table.ranges,
+        **{f"{kind} {device}": values[:, number].astype(np.float32)
+           for kind, values in (("fixed", table.fixed), ("rate", table.rate))
+           for number, device in enumerate((first, second))},
+        **{f"feature {n}": table.rows[:, n].astype(np.float32) for n in range(table.rows.shape[1])},
+        **{f"total {n}": table.totals[:, n].astype(np.float32) for n in range(table.totals.shape[1])},
+    }  # fmt: skip
+    pl.DataFrame(columns).write_parquet(path, compression="zstd", compression_level=19, statistics=False)
+
+
+def load_table(path: Path) -> CampaignTable:
+    """The table that `save_table` wrote.
+
+    Raises:
+        UnreadableFile: the file is not there, or not such a table.
+    """
+    try:
+        frame = pl.read_parquet(path)
+        names = [name.partition(" ")[2] for name in frame.columns if name.startswith("fixed ")]
+        first, second = names
+
+        def block(kind: str, parts: Sequence[object]) -> Numbers:
+            return frame.select([f"{kind} {part}" for part in parts]).to_numpy().astype(np.float64)
+
+        features = sum(name.startswith("feature ") for name in frame.columns)
+        totals = sum(name.startswith("total ") for name in frame.columns)
+        return CampaignTable(
+            (first, second), tuple(frame["name"]), tuple(frame["suite"]), tuple(frame["digest"]),
+            tuple(frame["range"]), block("feature", range(features)), block("total", range(totals)),
+            block("fixed", names), block("rate", names),
+        )  # fmt: skip
+    except (OSError, pl.exceptions.PolarsError, ValueError) as error:
+        raise UnreadableFile(f"Cannot read the table of measurements {path}: {error}") from error
+
+
+def _launch(
+    ir: Mapping[str, tuple[str, str]], digest: str, kernel: str, size: str, local: str, arguments: str
+) -> Launch:
+    text, source = ir[digest]
+    span = NDRange(_numbers(size), _numbers(local))
+    case = Case(span, tuple(arguments.split(" ")) if arguments else ())
+    scalars = {
+        place: int(word)
+        for place, word in enumerate(case.words())
+        if isinstance(word, np.generic) and word.dtype.kind in "iu"
+    }
+    arrays = {place: word.nbytes for place, word in enumerate(case.words()) if isinstance(word, ArrayWord)}
+    return Launch(text, kernel, span, arrays, scalars, source)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("x"))
+
+
+def _reason(points: Sequence[Mapping[str, object]]) -> str:
+    for point in points:
+        if point["failure"]:
+            return str(point["failure"]).split(":")[0]
+    return "measured on one device only"

@@ -1,0 +1,133 @@
+"""How well cuts are foretold for suites that were not learned from, beside constants and trees that know
+shares only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.model.trees import RowModel, RowSettings
+from apportion.task.metrics import Interval
+from apportion.train.campaign import CampaignTable, best_shares, regrets
+from apportion.train.timing import DEFAULT, TimingSettings, fit_timing
+
+Numbers = NDArray[np.float64]
+_SHARES = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=2)
+_GRID = np.linspace(0, 1, 21)
+_BOOTSTRAPS = 300
+OURS = "timing model"
+METHODS = (
+    OURS,
+    "trees on the share",
+    "best constant",
+    "even",
+    "first device alone",
+    "second device alone",
+    "Eq. 5.8",
+)
+"""What is compared. `best constant`: the share with the smallest error, or for regret the smallest regret,
+on the rows learned from. `Eq. 5.8`: the ratio of the true times, which only a measurement knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """One suite that was held out."""
+
+    suite: str
+    table: CampaignTable
+    shares: Mapping[str, Numbers]
+    "Method → the first device's share of every launch, from 0 to 1."
+    constant_for_regret: float
+    log_errors: Numbers  # (N, 2): log of foretold over measured seconds, by device
+
+
+def leave_one_suite_out(
+    table: CampaignTable,
+    *,
+    settings: TimingSettings = DEFAULT,
+    report: Callable[[str], None],
+) -> list[Tested]:
+    """Every suite in turn, foretold by models of the others; kernels that also stand elsewhere are not
+    learned."""
+    suites = np.array(table.suites)
+    digests = np.array(table.digests)
+    found = []
+    for suite in sorted(set(table.suites)):
+        test = suites == suite
+        train = ~test & ~np.isin(digests, digests[test])
+        found.append(held_out(table.part(train), table.part(test), suite, settings))
+        share = found[-1].shares[OURS]
+        held = found[-1].table
+        report(
+            f"{suite}: {len(held)} launches, "
+            f"share off by {100 * np.abs(share - held.best_share).mean():.1f}, "
+            f"regret {regrets(share, held).mean():.3f}"
+        )
+    return found
+
+
+def held_out(
+    train: CampaignTable, test: CampaignTable, suite: str, settings: TimingSettings = DEFAULT
+) -> Tested:
+    """Models of some launches, asked for others."""
+    model = fit_timing(train, suite, settings=settings)
+    fixed, rate = (np.stack(part, axis=1) for part in zip(
+        *(device.predict(test.rows, test.totals)[:2] for device in model.devices), strict=True
+    ))  # fmt: skip
+    trees = RowModel.fit(_SHARES, train.rows, train.best_share, seed=settings.seed)
+    constant = float(np.median(train.best_share))
+    costs = [float(regrets(np.full(len(train), share), train).mean()) for share in _GRID]
+    count = len(test)
+    shares = {
+        OURS: best_shares(fixed, rate),
+        "trees on the share": np.clip(trees.predict(test.rows), 0, 1),
+        "best constant": np.full(count, constant),
+        "even": np.full(count, 0.5),
+        "first device alone": np.ones(count),
+        "second device alone": np.zeros(count),
+        "Eq. 5.8": test.ratio_share,
+    }
+    errors = np.log((fixed + rate) / test.seconds)
+    return Tested(suite, test, shares, float(_GRID[int(np.argmin(costs))]), errors)
+
+
+def share_error(tests: list[Tested], method: str) -> Interval:
+    """The mean over launches of how far shares are from the best ones, in percent of the work."""
+    return _interval(tests, lambda one: 100 * np.abs(one.shares[method] - one.table.best_share))
+
+
+def regret(tests: list[Tested], method: str) -> Interval:
+    """The mean over launches of the time over that of the best cut."""
+
+    def of(one: Tested) -> Numbers:
+        share = one.shares[method]
+        if method == "best constant":
+            share = np.full(len(share), one.constant_for_regret)
+        return regrets(share, one.table)
+
+    return _interval(tests, of)
+
+
+def _interval(tests: list[Tested], of: Callable[[Tested], Numbers]) -> Interval:
+    """The mean, with an interval by drawing kernels again: launches of one kernel are not independent."""
+    values = np.concatenate([of(one) for one in tests])
+    kernels = np.concatenate([np.array(one.table.digests) for one in tests])
+    _, place = np.unique(kernels, return_inverse=True)
+    sums, counts = np.bincount(place, values), np.bincount(place)
+    random = np.random.default_rng(0)
+    drawn = []
+    for _ in range(_BOOTSTRAPS):
+        chosen = random.integers(0, len(sums), len(sums))
+        drawn.append(sums[chosen].sum() / counts[chosen].sum())
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Interval(float(values.mean()), float(low), float(high))
+
+
+def spreads_of(tests: Sequence[Tested]) -> tuple[float, float]:
+    """Each device's standard deviation of log seconds, over suites that were held out, each counting
+    alike."""
+    each = np.sqrt(np.mean([(one.log_errors**2).mean(axis=0) for one in tests], axis=0))
+    return float(each[0]), float(each[1])

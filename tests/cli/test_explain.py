@@ -1,0 +1,115 @@
+"""`apportion explain`, `apportion predict` on many launches, and `apportion reproduce unseen`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apportion.cli import main
+
+KERNEL = """
+declare i64 @_Z13get_global_idj(i32)
+define spir_kernel void @scale(float* %x) {
+  %i = call i64 @_Z13get_global_idj(i32 0)
+  %p = getelementptr float, float* %x, i64 %i
+  %v = load float, float* %p
+  %w = fmul float %v, 2.0
+  store float %w, float* %p
+  ret void
+}
+"""
+LAUNCH = ("--local-size", "64", "--bytes", "4194304")
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    path = tmp_path / "scale.ll"
+    path.write_text(KERNEL)
+    return path
+
+
+def run(*words: str, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == code
+
+
+def test_explain_shows_parts_and_instructions_and_draws(kernel: Path, tmp_path: Path, capsys) -> None:
+    picture = tmp_path / "why.svg"
+    run("explain", str(kernel), *LAUNCH, "--lines", "3", "--picture", str(picture))
+    out, err = capsys.readouterr()
+    assert "before looking" in out
+    assert "input: bytes moved" in out
+    assert "CPU share" in out
+    assert "more instructions" in err
+    assert picture.read_text().startswith("<svg")
+
+
+def test_the_parts_that_explain_prints_add_up_to_what_predict_prints(kernel: Path, capsys) -> None:
+    run("explain", str(kernel), *LAUNCH, "--json")
+    parts = json.loads(capsys.readouterr().out)
+    run("predict", str(kernel), *LAUNCH, "--json")
+    share = json.loads(capsys.readouterr().out)["cpu_share"]
+    added = sum(line["added"] for line in parts["instructions"])
+    total = parts["base"] + added + sum(sum(parts[key].values()) for key in ("inputs", "whole", "absent"))
+    assert total == pytest.approx(share, abs=2e-4)
+    assert parts["cpu_share"] == share
+
+
+def test_every_instruction_is_shown_in_order_on_request(kernel: Path, capsys) -> None:
+    run("explain", str(kernel), *LAUNCH, "--every")
+    out = capsys.readouterr().out
+    assert out.index("getelementptr") < out.index("fmul") < out.index("store")
+
+
+def test_a_global_size_adds_the_cut_to_the_answer(kernel: Path, capsys) -> None:
+    run("predict", str(kernel), "--bytes", "4096", "--global-size", "1024x4", "--local-size", "32x2")
+    assert "CPU work-items" in capsys.readouterr().out
+
+
+def test_several_sources_get_a_line_each_and_failures_an_exit_status(
+    kernel: Path, tmp_path: Path, capsys
+) -> None:
+    run("predict", str(kernel), str(tmp_path / "none.ll"), *LAUNCH, "--json", code=1)
+    out, err = capsys.readouterr()
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert first["source"] == str(kernel)
+    assert "none.ll" in second["error"]
+    assert "none.ll" in err
+
+
+def test_a_table_of_launches_is_answered_at_once(kernel: Path, tmp_path: Path, capsys) -> None:
+    table = tmp_path / "launches.csv"
+    table.write_text("source,local_size,bytes\nscale.ll,64,1024\nscale.ll,64,1073741824\n")
+    run("predict", "--batch", str(table))
+    assert capsys.readouterr().out.count("scale.ll") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("predict",), "Give a source with --local-size and --bytes"),
+        (("predict", "k.ll", "--batch", "x.csv"), "give either it or sources"),
+        (("predict", "k.ll", *LAUNCH, "--global-size", "1000"), "is not made of whole work-groups"),
+        (("predict", "k.ll", *LAUNCH, "--pair", "h200"), "No pair of devices called 'h200'"),
+        (("explain", "k.ll", "--bytes", "1", "--local-size", "many"), "local_size must be written like 1024"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words: tuple[str, ...], message: str, capsys) -> None:
+    run(*words, code=1)
+    err = capsys.readouterr().err
+    assert err.startswith("apportion: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_unseen_kernels_get_a_page(kernel: Path, tmp_path: Path, capsys) -> None:
+    table = tmp_path / "measured.csv"
+    table.write_text("source,local_size,bytes,cpu_share\nscale.ll,64,4194304,0.4\n")
+    page = tmp_path / "unseen.md"
+    run("reproduce", "unseen", "--measured", str(table), "--out", str(page), "--json")
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["pair"] for line in found} == {"cgo17-nvidia", "cgo17-amd"}
+    assert "cgo17-nvidia: 1 kernels" in page.read_text()

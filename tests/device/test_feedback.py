@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from apportion.device.base import DeviceInfo
+from apportion.device.feedback import Observations, Seen, best_shared, choose, foretold
+from apportion.device.forecast import Forecast
+from apportion.device.policies import CostModel
+from apportion.errors import InvalidSetting
+
+CPU, GPU = (
+    DeviceInfo(name, name, name, "v", "p", "d", "1", 8, 1 << 30, 1 << 15, 1024) for name in ("cpu", "gpu")
+)
+BOTH = [CPU, GPU]
+EVEN = Forecast({"cpu": CostModel(0.0, 1.0), "gpu": CostModel(0.0, 1.0)}, 2.0, "a guess")
+
+
+def _shared(share: float, cpu: float, gpu: float, merging: float = 0.0) -> Seen:
+    return Seen({"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + merging, {"cpu": cpu, "gpu": gpu}, merging)
+
+
+def _alone(device: str, seconds: float) -> Seen:
+    return Seen({device: 1.0}, seconds, {device: seconds})
+
+
+def test_the_first_launch_is_split_as_foretold_and_says_how_sure_that_is() -> None:
+    choice = choose(Observations(), BOTH, EVEN, 100)
+    assert choice.split.shares == {"cpu": 0.5, "gpu": 0.5}
+    assert choice.seconds == 0.5
+    assert choice.reason == "foretold from a guess, give or take a factor of 2"
+
+
+def test_a_small_promise_of_sharing_is_not_followed_before_anything_was_seen() -> None:
+    uneven = Forecast({"cpu": CostModel(0.0, 9.0), "gpu": CostModel(0.0, 1.0)}, 1.2, "a model")
+    assert foretold(uneven, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
+
+
+def test_rates_of_a_shared_launch_move_the_cut() -> None:
+    seen = Observations([_shared(0.5, 0.55, 0.45)])
+    choice = choose(seen, BOTH, EVEN, 1000)
+    assert choice.split.shares["cpu"] == pytest.approx(0.45, abs=0.01)
+    assert choice.reason.startswith("earlier launches foretell")
+
+
+def test_a_device_known_only_from_shared_launches_is_tried_alone_when_it_may_be_as_good() -> None:
+    seen = Observations([_shared(0.25, 1.0, 1.0)])  # what gpu took here, it may not take undisturbed
+    choice = choose(seen, BOTH, EVEN, 1000)
+    assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert choice.reason == "gpu is tried alone, where nobody disturbs it"
+    seen.add(_alone("gpu", 0.8))
+    assert choose(seen, BOTH, EVEN, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    seen = Observations([_shared(0.25, 1.0, 1.0), _alone("gpu", 1.4)])
+    assert choose(seen, BOTH, EVEN, 1000).split.shares == pytest.approx({"cpu": 0.25, "gpu": 0.75})
+
+
+def test_sharing_is_tried_once_when_the_forecast_against_it_may_be_wrong() -> None:
+    against = Forecast({"cpu": CostModel(0.0, 8.0), "gpu": CostModel(0.0, 1.0)}, 4.0, "a model")
+    choice = choose(Observations([_alone("gpu", 1.0)]), BOTH, against, 1000)
+    assert 1 / 9 < choice.split.shares["cpu"] < 1 / 3
+    assert "it is tried once" in choice.reason
+    sure = Forecast(against.models, 1.02, "a model")
+    hopeless = Forecast({"cpu": CostModel(0.0, 800.0), "gpu": CostModel(0.0, 1.0)}, 4.0, "a model")
+    assert choose(Observations([_alone("gpu", 1.0)]), BOTH, hopeless, 1000).split.shares["cpu"] == 0
+    assert choose(Observations([_alone("gpu", 1.0)]), BOTH, sure, 1000).split.shares["cpu"] > 0
+
+
+def test_a_cut_that_was_seen_to_be_good_is_kept() -> None:
+    seen = Observations([_shared(0.3, 0.5, 0.55), _shared(0.4, 0.7, 0.6), _alone("gpu", 1.0)])
+    choice = choose(seen, BOTH, EVEN, 1000)
+    assert choice.split.shares["cpu"] == pytest.approx(0.3, abs=0.04)
+
+
+def test_what_merging_costs_counts_against_sharing() -> None:
+    seen = Observations([_shared(0.5, 0.5, 0.5, merging=0.6), _alone("cpu", 1.0), _alone("gpu", 1.0)])
+    assert max(choose(seen, BOTH, EVEN, 1000).split.shares.values()) == 1.0
+
+
+def test_two_cuts_teach_fixed_cost_and_rate() -> None:
+    seen = Observations([_shared(share, 0.3 + 2.0 * share, 1.0) for share in (0.1, 0.5, 0.9) * 2])
+    model = seen.model("cpu", None)
+    assert model is not None
+    assert (model.fixed, model.rate) == pytest.approx((0.3, 2.0), rel=0.35)
+
+
+def test_a_device_that_was_never_seen_is_as_forecast() -> None:
+    assert Observations().model("cpu", EVEN) == CostModel(0.0, 1.0)
+    assert Observations().model("cpu", None) is None
+
+
+def test_launches_in_which_a_driver_compiled_are_forgotten_once_there_is_a_warm_one() -> None:
+    seen = Observations()
+    seen.add(Seen({"cpu": 1.0}, 9.0, {"cpu": 9.0}, cold=True))
+    assert seen.alone() == {"cpu": 9.0}
+    seen.add(_alone("cpu", 1.0))
+    assert seen.alone() == {"cpu": 1.0}
+
+
+def test_a_part_has_at_least_one_work_group() -> None:
+    models = {"cpu": CostModel(0.0, 1000.0), "gpu": CostModel(0.0, 1.0)}
+    assert best_shared(models, 0.0, 10) is None
+    found = best_shared(models, 0.0, 10_000)
+    assert found is not None
+    assert found[0].shares["cpu"] == pytest.approx(1 / 1001)
+
+
+def test_a_spread_is_a_factor() -> None:
+    with pytest.raises(InvalidSetting, match=r"A forecast's spread is a factor of at least 1, not 0.5"):
+        Forecast(EVEN.models, 0.5, "a guess")

@@ -1,0 +1,68 @@
+"""How much a work-item does: loops counted as often as they turn, addresses by how neighbours touch them."""
+
+from __future__ import annotations
+
+import pytest
+
+from apportion.program.bounds import NDRange
+from apportion.program.compile import ir_of
+from apportion.program.instructions import read_module
+from apportion.program.source import Source
+from apportion.program.work import GUESSED_TURNS, WORK, Work, work_of
+
+pytest.importorskip("ziglang")
+LINE = NDRange((1024,), (64,))
+
+
+def _work(source: str, scalars: dict[int, int] | None = None, span: NDRange = LINE) -> Work:
+    module = read_module(ir_of(Source(source, "opencl", "f.cl")))
+    return work_of(module, "f", span, scalars or {})
+
+
+def test_a_loop_counts_as_often_as_an_argument_says() -> None:
+    source = (
+        "kernel void f(global float *a, int n) { float s = a[get_global_id(0)];"
+        " for (int k = 0; k < n; k++) s = sin(s); a[get_global_id(0)] = s; }"
+    )
+    few, many = _work(source, {1: 10}), _work(source, {1: 1000})
+    assert few.counts["angles"] == pytest.approx(10, rel=0.15)
+    assert many.counts["angles"] == pytest.approx(1000, rel=0.15)
+    assert few.guessed == 0
+
+
+def test_a_loop_that_data_ends_is_guessed_and_says_so() -> None:
+    work = _work(
+        "kernel void f(global float *a, global const int *g) { int i = get_global_id(0); float s = a[i];"
+        " for (int k = 0; k < g[i]; k++) s = sin(s); a[i] = s; }"
+    )
+    assert work.counts["angles"] == pytest.approx(GUESSED_TURNS, rel=0.3)
+    assert work.guessed > 0.5
+
+
+def test_halving_turns_as_often_as_the_logarithm() -> None:
+    work = _work(
+        "kernel void f(global float *a, local float *t) { int l = get_local_id(0); t[l] = a[get_global_id(0)];"
+        " for (int d = get_local_size(0) / 2; d > 0; d /= 2) { barrier(CLK_LOCAL_MEM_FENCE);"
+        " if (l < d) t[l] += t[l + d]; } if (l == 0) a[get_group_id(0)] = t[0]; }"
+    )
+    assert 4 <= work.counts["barriers"] <= 8
+
+
+@pytest.mark.parametrize(
+    ("index", "pattern"),
+    [("i", "bytes together"), ("i * 64", "bytes apart"), ("n", "bytes the same"), ("b[i]", "bytes anywhere")],
+)
+def test_bytes_go_by_how_neighbours_touch_them(index: str, pattern: str) -> None:
+    work = _work(
+        "kernel void f(global const double *a, global const int *b, global double *out, int n) {"
+        f" int i = get_global_id(0); out[i] = a[{index}]; }}",
+        {3: 5},
+    )
+    assert work.counts[pattern] >= 8
+    assert work.counts["stored bytes together"] == 8
+
+
+def test_work_becomes_a_vector_of_known_length() -> None:
+    work = _work("kernel void f(global int *a) { atomic_add(a, 1); }")
+    assert work.counts["global atomics"] == 1
+    assert work.vector().shape == (len(WORK) + 2,)

@@ -1,0 +1,105 @@
+"""How near chosen cuts come to the best: measured for real on two devices, and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from apportion.device.base import Limits
+from apportion.device.measure import Measured
+from apportion.device.platforms import DriverOptions
+from apportion.device.worker import Worker
+from apportion.suite import problem_of
+from apportion.suite.efficiency import Budget, Row, evaluate, row_from
+from apportion.suite.efficiencypage import curves, mean_with_interval, page
+
+BUDGET = Budget(seconds=0.1, rounds=5, cut_repeats=1)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Worker]:
+    pytest.importorskip("pyopencl")
+    pytest.importorskip("ziglang")
+    options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    with Worker(options, Limits(seconds=20)) as worker:
+        yield worker
+
+
+def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> None:
+    (row,) = evaluate([problem_of("triad")], pair, size="small", budget=BUDGET)
+    assert not row.failure
+    assert row.verified
+    assert {"0", "0.1", "0.5", "0.9", "1"} <= set(row.curve)
+    assert set(row.alone) == {"cpu", "cpu2"}
+    assert row.settled is not None
+    assert row.settled.count == 5
+    for measured in (row.oracle, row.first, row.efficiency, row.first_efficiency, row.against_best):
+        assert measured is not None
+        assert 0 < measured.low <= measured.median <= measured.high
+    assert sum(row.settled_shares.values()) == pytest.approx(1)
+    assert row_from(json.loads(json.dumps(row.as_json()))) == row
+
+
+def test_a_kernel_that_cannot_be_shared_has_no_curve_and_one_device(pair: Worker) -> None:
+    (row,) = evaluate([problem_of("append_odd")], pair, size="small", budget=BUDGET)
+    assert row.obstacle
+    assert row.curve == {}
+    assert sorted(row.settled_shares.values()) == [0.0, 1.0]
+    assert row.oracle_share in (0.0, 1.0)
+
+
+def test_every_kernel_of_a_problem_works_on_what_the_one_before_left(pair: Worker) -> None:
+    problem = problem_of("canny")
+    rows = list(evaluate([problem], pair, size="small", budget=BUDGET))
+    assert [row.kernel for row in rows] == ["canny_smooth", "canny_gradient", "canny_thin", "canny_edges"]
+    assert not [row.failure for row in rows if row.failure]
+
+
+def test_what_fails_is_a_row_with_its_reason_and_what_is_done_is_left_out(pair: Worker) -> None:
+    (row,) = evaluate([problem_of("triad")], pair, size="small", devices=["gpu9"], budget=BUDGET)
+    assert row.failure.startswith("No device called 'gpu9'")
+    done = frozenset({("triad", "triad")})
+    assert list(evaluate([problem_of("triad")], pair, size="small", budget=BUDGET, done=done)) == []
+
+
+def _row(kernel: str, settled: float, against: float) -> Row:
+    def one(value: float) -> Measured:
+        return Measured(value, 0.9 * value, 1.1 * value, 7)
+
+    return Row(
+        kernel, kernel, 1 << 20, 1 << 22, {"cpu": "a CPU", "gpu": "a GPU"}, merge={"c": "slice"}, verified=True,
+        alone={"cpu": one(30.0), "gpu": one(12.0)}, curve={"0": 12.0, "0.5": 15.0, "0.2": 10.0, "1": 30.0},
+        oracle_share=0.2, oracle=one(10.0), first_shares={"cpu": 0.5, "gpu": 0.5}, first=one(15.0),
+        settled_shares={"cpu": 0.25, "gpu": 0.75}, settled=one(10.0 / settled),
+        first_efficiency=one(0.67), efficiency=one(settled), against_best=one(against),
+        origin="a test", overheads=[(120.0, 0.6), (12.0, 0.5)],
+    )  # fmt: skip
+
+
+def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
+    text = page([_row("good", 0.99, 0.84), _row("bad", 0.93, 1.2)], {"cpu": "a CPU"}, "apportion suite")
+    assert "| mean efficiency of the third launch | 0.95 | 0.960 (" in text
+    assert "| mean efficiency of the first launch | 0.85 | 0.670 (0.670 to 0.670) | **no** |" in text
+    assert (
+        "| worst third launch against the best device alone | 1.05 | 1.200 (1.080 to 1.320), `bad` | **no** |"
+        in text
+    )
+    assert "| host overhead of launches of 100 ms and more | 0.02 | 0.50% (median of 2) | yes |" in text
+    assert "More than 5 % slower than the best device alone: bad." in text
+    assert "first launches are foretold from a test" in text
+
+
+def test_the_curves_are_one_drawing_with_a_panel_for_each_kernel() -> None:
+    drawing = ElementTree.fromstring(curves([_row("good", 0.99, 0.84), _row("bad", 0.93, 1.2)]))
+    lines = [element for element in drawing.iter() if element.tag.endswith("polyline")]
+    assert len(lines) == 2
+    assert len(lines[0].attrib["points"].split()) == 4
+
+
+def test_the_interval_of_a_mean_holds_it() -> None:
+    mean, low, high = mean_with_interval([0.9, 1.0, 0.95, 0.97])
+    assert mean == pytest.approx(0.955)
+    assert 0.9 <= low <= mean <= high <= 1.0

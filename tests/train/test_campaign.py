@@ -1,0 +1,95 @@
+"""Campaign tables: best cuts, regrets, and tables that survive being written and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apportion.errors import UnreadableFile
+from apportion.model.timing import TimingModel
+from apportion.model.trees import RowSettings
+from apportion.program.launch import LAUNCH, TOTALS
+from apportion.train.campaign import CampaignTable, best_shares, load_table, regrets, save_table, seconds_at
+from apportion.train.campaignpage import About, figure_of, page
+from apportion.train.campaigntest import OURS, leave_one_suite_out, regret, share_error, spreads_of
+from apportion.train.timing import TimingSettings, fit_timing
+
+SETTINGS = TimingSettings(
+    RowSettings("extra-trees", trees=8, max_features=0.3, leaf=2), RowSettings("extra-trees", trees=4, leaf=4)
+)
+
+
+def _table(rows: int = 240, seed: int = 0) -> CampaignTable:
+    """Launches whose times are sums over operations and bytes, on a device for each."""
+    random = np.random.default_rng(seed)
+    totals = np.zeros((rows, len(TOTALS)))
+    totals[:, 0] = 1
+    totals[:, 1] = 2 ** random.integers(10, 21, rows)
+    totals[:, 3] = totals[:, 1] * 2 ** random.integers(0, 9, rows)
+    totals[:, TOTALS.index("bytes up")] = 8 * totals[:, 1]
+    features = np.zeros((rows, len(LAUNCH)))
+    features[:, : len(TOTALS)] = np.log1p(totals)
+    fixed = np.stack([np.full(rows, 3e-5), 5e-5 + totals[:, TOTALS.index("bytes up")] * 5e-11], axis=1)
+    rate = np.stack(
+        [totals[:, 3] * 2e-11 + totals[:, 1] * 1e-10, totals[:, 3] * 5e-13 + totals[:, 1] * 1e-10], axis=1
+    )
+    suites = tuple(["a", "b", "c"][number % 3] for number in range(rows))
+    digests = tuple(f"{number // 6 * 3 + number % 3}:f" for number in range(rows))
+    names = tuple(f"k{digest}" for digest in digests)
+    return CampaignTable(
+        ("cpu", "gpu"), names, suites, digests, ("1/1",) * rows, features, totals, fixed, rate
+    )
+
+
+def test_the_best_cut_lets_both_end_together_or_one_do_everything() -> None:
+    fixed = np.array([[0.0, 0.0], [0.0, 5.0], [1.0, 0.0]])
+    rate = np.array([[1.0, 3.0], [1.0, 0.1], [9.0, 1.0]])
+    assert best_shares(fixed, rate) == pytest.approx([0.75, 1.0, 0.0])
+    assert seconds_at(np.array([0.75, 1.0, 0.0]), fixed, rate) == pytest.approx([0.75, 1.0, 1.0])
+
+
+def test_no_cut_of_a_grid_is_better_than_the_best() -> None:
+    table = _table()
+    for share in np.linspace(0, 1, 41):
+        assert (regrets(np.full(len(table), share), table) >= 1 - 1e-9).all()
+
+
+def test_a_table_survives_being_written_and_read(tmp_path: Path) -> None:
+    table = _table(30)
+    save_table(table, tmp_path / "t.parquet")
+    again = load_table(tmp_path / "t.parquet")
+    assert again.names == table.names
+    assert again.devices == table.devices
+    assert again.rate == pytest.approx(table.rate, rel=1e-6)
+    assert again.totals == pytest.approx(table.totals, rel=1e-6)
+    with pytest.raises(UnreadableFile, match="Cannot read the table of measurements"):
+        load_table(tmp_path / "other.parquet")
+
+
+def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:
+    table = _table()
+    said: list[str] = []
+    tests = leave_one_suite_out(table, settings=SETTINGS, report=said.append)
+    assert [one.suite for one in tests] == ["a", "b", "c"]
+    assert len(said) == 3
+    assert share_error(tests, OURS).value < share_error(tests, "best constant").value / 2
+    assert regret(tests, OURS).value < 1.1
+    assert max(spreads_of(tests)) < 0.3
+    about = About("a machine", "a day", "a command", 480, {"Skipped": 3}, {"CompileError": 1})
+    text = page(table, tests, about, "f.svg", {})
+    assert "| all | " in text
+    assert "3 Skipped" in text
+    assert figure_of(table).startswith("<svg")
+
+
+def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:
+    table = _table(90)
+    model = fit_timing(table, "mine", settings=SETTINGS, spreads=(0.1, 0.2))
+    model.save(tmp_path)
+    again = TimingModel.load(tmp_path, "mine")
+    for kind in ("cpu", "gpu"):
+        one, other = (each.predict(kind, table.rows[5], table.totals[5]) for each in (model, again))
+        assert one.seconds == pytest.approx(other.seconds, rel=1e-4)
+        assert one.seconds == pytest.approx(float(table.seconds[5, int(kind == "gpu")]), rel=0.5)
