@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from apportion.counters.imports import ImportOptions, NameMap, format_of, import_files, read_map
 from apportion.errors import InvalidSetting, MalformedInput, MissingPackage, UnreadableFile
+
+FILES = Path(__file__).parent / "files"
+"Written by the tools themselves; the README beside them says how."
 
 PERF = """# started on Sun Nov 15 12:00:00 2026
 
@@ -135,6 +140,34 @@ def test_perf_stat_gives_events_ratios_and_a_time(tmp_path):
     assert list(table.systems) == ["quartz"]
 
 
+def test_a_real_file_of_perf_on_a_machine_without_counters_has_them_missing():
+    table, found = imported(FILES / "perf-stat-xz.json", program="xz")
+    assert found["", 0, "page_faults"] == 11342
+    assert found["", 0, "seconds"] == pytest.approx(1.947510403)
+    assert found["", 0, "task-clock"] == 553.814132
+    for missing in ("instructions", "control_ratio", "branch_miss_ratio", "cache-misses"):
+        assert found["", 0, missing] is None
+    assert set(table.frame["exactness"]) == {"exact"}
+
+
+def test_intervals_of_a_real_file_of_perf_are_added_up():
+    lines = (FILES / "perf-stat-intervals.json").read_text().splitlines()
+    faults = [float(line.split('"')[5]) for line in lines if '"page-faults"' in line]
+    assert len(faults) == 5
+    _, found = imported(FILES / "perf-stat-intervals.json", program="xz")
+    assert found["", 0, "page_faults"] == sum(faults) == 8715
+
+
+def test_a_region_that_a_real_file_of_papi_has_three_times_was_run_three_times():
+    table, found = imported(FILES / "papi-rank.json", program="fill", system="here")
+    assert [found["again", repeat, "page_faults"] for repeat in range(3)] == [485, 0, 0]
+    assert found["inner", 0, "page_faults"] == 484
+    assert found["fill", 0, "seconds"] == pytest.approx(0.032959751)
+    assert found["again", 1, "seconds"] == pytest.approx(0.008975841)
+    assert ("fill", 1, "seconds") not in found
+    assert set(table.frame["kernel"]) == {"fill", "again", "inner"}
+
+
 def test_papi_adds_threads_up_and_takes_the_longest_time(tmp_path):
     path = written(tmp_path, "rank_000000.json", PAPI)
     assert format_of(path) == "papi"
@@ -157,6 +190,17 @@ def test_caliper_gives_regions_with_the_programs_own_name(tmp_path):
     assert found["main/solve,fast", 0, "papi.PAPI_TOT_INS"] == 400
     assert set(table.frame["program"]) == {"laghos"}
     assert set(table.frame["system"]) == {"quartz"}
+
+
+def test_caliper_is_read_as_its_own_reader_reads_it(tmp_path):
+    reader = pytest.importorskip(
+        "caliperreader", reason="Caliper's own reader is not installed"
+    ).CaliperReader()
+    path = written(tmp_path, "run.cali", CALI)
+    reader.read(str(path))
+    theirs = {"/".join(each["path"]): float(each["sum#time.duration"]) for each in reader.records}
+    _, found = imported(path)
+    assert {kernel: value for (kernel, _, name), value in found.items() if name == "seconds"} == theirs
 
 
 def test_names_can_be_mapped(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 
 import numpy as np
 import polars as pl
@@ -93,6 +94,23 @@ def test_workloads_can_be_read_from_a_file(tmp_path):
     path.write_text("{}\n")
     with pytest.raises(MalformedInput, match=r"workloads\.jsonl:1: "):
         items_from([], False, (64,), (64,), path)
+
+
+def test_published_kernels_are_counted_with_deduced_arguments(tmp_path):
+    counts = ("comp", "rational", "mem", "localmem", "coalesced", "atomic", "transfer", "wgsize")
+    times = {"oracle": "CPU", "runtime_cpu": "1", "runtime_gpu": "2", "src": SCALE, "seq": "[1]"}
+    row = {"benchmark": "npb-3.3-CG-scale", "dataset": "A", **dict.fromkeys(counts, "1"), **times}
+    broken = row | {"benchmark": "npb-3.3-CG-lost", "src": SCALE.replace("x[i] *= a", "x[i] = lost(a)")}
+    for name in ("nvidia.csv", "amd.csv"):
+        pl.DataFrame([row, broken]).write_csv(tmp_path / name)
+    with tarfile.open(tmp_path / "kernels_ir.tar.gz", "w:gz") as archive:
+        for kernel in ("scale", "lost"):
+            archive.addfile(tarfile.TarInfo(f"kernels_ir/npb-3.3-CG-{kernel}_A.ll"))
+    (item,) = items_from([], False, (4096,), (64,), cgo17=tmp_path)
+    found = counted(item, limits=CountLimits())
+    assert {(row.program, row.kernel, row.size) for row in found.rows} == {
+        ("npb-3.3-CG", "scale", "4096/64")
+    }  # fmt: skip
 
 
 def test_a_problem_that_is_not_there_is_a_failure_of_its_own():

@@ -230,6 +230,7 @@ def kernels(
     sizes: str = "4096,65536",
     local_sizes: str = "64",
     workloads: Path | None = None,
+    cgo17: Path | None = None,
     times: Path | None = None,
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
@@ -244,6 +245,7 @@ def kernels(
         sizes: numbers of work-items, with commas between them.
         local_sizes: work-group sizes, likewise; the suite has its own.
         workloads: a file of workloads, one JSON object a line, as a campaign writes them.
+        cgo17: the folder of the CGO17 tables, whose kernels are counted too, with deduced arguments.
         times: a campaign's measurements.parquet, whose times are added to the table.
         seconds: the deadline of one launch.
         instructions: how many one launch may execute.
@@ -252,7 +254,7 @@ def kernels(
     from apportion.counters import workloads as batch  # llvmlite and the compiler are only for kernels
     from apportion.counters.kernels import CountLimits
 
-    items = batch.items_from(files, suite, _numbers(sizes), _numbers(local_sizes), workloads)
+    items = batch.items_from(files, suite, _numbers(sizes), _numbers(local_sizes), workloads, cgo17)
     limits = CountLimits(seconds=seconds, instructions=instructions)
     failures = 0
     for one in progress(

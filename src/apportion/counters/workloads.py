@@ -22,6 +22,7 @@ from polars.exceptions import PolarsError
 
 from apportion.counters.kernels import CountLimits, KernelProfile, count, job_of
 from apportion.data.counters import CounterTable, Row, System
+from apportion.data.published import cgo17_kernels
 from apportion.device.base import LocalMemory, Value
 from apportion.device.campaign import Campaign, workloads_of
 from apportion.device.workload import ArrayWord, Case, Workload, from_json
@@ -89,8 +90,12 @@ def items_from(
     sizes: tuple[int, ...],
     local_sizes: tuple[int, ...],
     workloads: Path | None = None,
+    cgo17: Path | None = None,
 ) -> list[SuiteItem | WorkloadItem]:
-    """What to count: kernels in files or folders, problems of the suite, and a campaign's workloads.
+    """What to count: kernels in files or folders, the suite's problems, a campaign's workloads, CGO17's.
+
+    Args:
+        cgo17: the folder of the CGO17 tables; kernels of theirs that do not compile are left out.
 
     Raises:
         InvalidSetting: there is nothing.
@@ -109,11 +114,16 @@ def items_from(
                 described.append(from_json(json.loads(line)))
             except ValueError as error:
                 raise MalformedInput(str(error), file=str(workloads), line=number) from error
+    if cgo17 is not None:
+        published = cgo17_kernels.workloads(cgo17, sizes=sizes, local_sizes=local_sizes)
+        described += [each for each in published if isinstance(each, Workload)]
     items: list[SuiteItem | WorkloadItem] = [*items_of(described)]
     if suite:
         items += [SuiteItem(name, size) for name in PROBLEMS for size in sizes]
     if not items:
-        raise InvalidSetting("There is nothing to count: give files of OpenCL C, --suite or --workloads")
+        raise InvalidSetting(
+            "There is nothing to count: give files of OpenCL C, --suite, --cgo17 or --workloads"
+        )
     return items
 
 
