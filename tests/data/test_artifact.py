@@ -55,3 +55,12 @@ def test_a_description_with_a_strange_key_is_refused(tmp_path: Path) -> None:
 def test_an_artifact_names_its_task_and_model() -> None:
     with pytest.raises(InvalidSetting, match="must name its task and its model"):
         Artifact("", "programl")
+
+
+def test_an_array_that_lies_column_by_column_comes_back_as_it_is(tmp_path: Path) -> None:
+    columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    write_artifact(tmp_path, LIVENESS, {"turned": columns, "part": np.arange(6)[::2], "one": np.float32(3)})
+    _, weights = read_artifact(tmp_path)
+    np.testing.assert_array_equal(weights["turned"], columns)
+    assert weights["part"].tolist() == [0, 2, 4]
+    assert weights["one"].shape == ()

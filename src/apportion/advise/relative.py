@@ -196,7 +196,9 @@ def _asked(
 ) -> tuple[Numbers, Numbers]:
     """Log times and sigmas of the systems asked for, the model's own and added ones."""
     reference = model.reference
-    ours = iter(answer.sigma.tolist())
+    ours = [name for name in asked if name in reference.systems]
+    # A single known system has no other to be relative to: its sigma is then the one among all.
+    sigma_of = dict(zip(ours if len(ours) > 1 else reference.systems, answer.sigma.tolist(), strict=True))
     usual = float(answer.sigma.mean())
     run = Known(answer.vector[None, :], features_of("counters", reference.counters, row))
     background = Known(reference.log_times, features_of("counters", reference.counters, reference.values))
@@ -204,7 +206,7 @@ def _asked(
     for name in asked:
         if name in reference.systems:
             times.append(float(answer.vector[reference.systems.index(name)]))
-            sigma.append(next(ours))
+            sigma.append(sigma_of[name])
             continue
         measured, log_times = more[name].measured(model)
         found = estimate(measured, log_times, run, background=background)

@@ -75,7 +75,9 @@ def read_description(folder: Path) -> Artifact:
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Named arrays in the safetensors format."""
-    return _safetensors().save(dict(arrays))  # type: ignore[no-any-return]
+    # safetensors writes an array's memory as it lies there, which must be row by row.
+    rows = {name: array if array.flags.c_contiguous else array.copy("C") for name, array in arrays.items()}
+    return _safetensors().save(rows)  # type: ignore[no-any-return]
 
 
 def arrays_from_bytes(data: bytes, path: Path) -> Arrays:
