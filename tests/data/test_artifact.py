@@ -59,7 +59,7 @@ def test_an_artifact_names_its_task_and_model() -> None:
 
 def test_an_array_that_lies_column_by_column_comes_back_as_it_is(tmp_path: Path) -> None:
     columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
-    write_artifact(tmp_path, LIVENESS, {"turned": columns, "part": np.arange(6)[::2], "one": np.float32(3)})
+    write_artifact(tmp_path, LIVENESS, {"turned": columns, "part": np.arange(6)[::2], "one": np.array(3.0)})
     _, weights = read_artifact(tmp_path)
     np.testing.assert_array_equal(weights["turned"], columns)
     assert weights["part"].tolist() == [0, 2, 4]
