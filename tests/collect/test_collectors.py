@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,6 +39,14 @@ def test_tiles_of_blocked_kernels_are_measured_checked_and_published(tmp_path, c
     before = path.stat().st_mtime_ns
     collected(capsys, "blocked", tmp_path, *words)  # what is there is not measured again
     assert path.stat().st_mtime_ns == before
+    shutil.rmtree(tmp_path / "tile")
+    with pytest.raises(SystemExit):
+        main(["rank", "publish", str(tmp_path), "--json"])
+    assert json.loads(capsys.readouterr().out)["configurations"] == 6
+    assert np.array_equal(
+        read_tile(tmp_path / "tile/xla/train/blocked_transpose.M512-N2048.npz").config_runtime,
+        tile.config_runtime,
+    )
 
 
 @needs_jax

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,11 @@ def test_a_configuration_becomes_bounds_with_their_sums_and_products():
 def test_impossible_options_are_refused(changed, problem):
     with pytest.raises(InvalidSetting, match=problem):
         CollectOptions(**changed)
+
+
+def test_no_graph_is_begun_after_the_time_for_measuring():
+    assert list(CollectOptions().in_time("abc")) == ["a", "b", "c"]
+    begun = CollectOptions(measure_seconds=0.2).in_time("abc")
+    assert next(begun) == "a"
+    time.sleep(0.3)
+    assert list(begun) == []

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from apportion.cli.rankcollect import collect, describe, featurise
+from apportion.cli.rankcollect import collect, describe, featurise, publish
 from apportion.cli.ranktrain import evaluate, print_summary, train
 from apportion.cli.ranktune import tune
 from apportion.cli.show import note, print_json, print_table, progress, size_in_words
@@ -31,6 +31,7 @@ rank = App(
     name="rank", help="Compiler configurations of tensor programs: measure, pack, score, submit and tune."
 )
 rank.command(collect)
+rank.command(publish)
 rank.command(describe)
 rank.command(featurise)
 rank.command(tune)

@@ -31,7 +31,9 @@ def collect(
     seed: int = 0,
     workers: int | None = None,
     compile_seconds: float | None = None,
+    measure_seconds: float | None = None,
     compile_only: Annotated[bool, Parameter(negative="")] = False,
+    measure_only: Annotated[bool, Parameter(negative="")] = False,
     json: _Json = False,
 ) -> None:
     """Measure configurations of kernels on this machine, every repeat kept, in TpuGraphs' form.
@@ -52,10 +54,14 @@ def collect(
         seed: Draws configurations, data and orders.
         workers: Processes that compile.
         compile_seconds: What compiling may take in all; what is not compiled then is left out.
+        measure_seconds: What measuring may take in all; the same command goes on with the next graph.
         compile_only: Compile Triton's kernels, which needs no GPU, and measure nothing.
+        measure_only: Write runs/ and leave the published form to `apportion rank publish`, which needs JAX.
         json: Print every graph as a line of JSON.
     """
-    options = CollectOptions(graphs, configurations, shapes, rounds, seconds, seed, workers, compile_seconds)
+    options = CollectOptions(
+        graphs, configurations, shapes, rounds, seconds, seed, workers, compile_seconds, measure_seconds
+    )
     if compile_only:
         _compile(out, options)
         return
@@ -64,10 +70,21 @@ def collect(
             note(f"{done.name}: {done.failure}")
         elif done.failed:
             note(f"{done.name}: {done.configurations} ran, {done.failed} failed, {done.seconds:.1f} s")
-    # JAX is asked for only here: nothing that was measured is lost when it is not installed.
-    from apportion.collect.publish import publish
+    if not measure_only:
+        publish(out, json=json)
 
-    graphs_published = list(publish(out))
+
+def publish(folder: Path, *, json: _Json = False) -> None:
+    """Write what was measured in TpuGraphs' form, and say how far each graph can be trusted.
+
+    Args:
+        folder: What `apportion rank collect` wrote: runs/ is enough.
+        json: Print every graph as a line of JSON.
+    """
+    # JAX is asked for only here: nothing that was measured is lost when it is not installed.
+    from apportion.collect.publish import publish as publish_graphs
+
+    graphs_published = list(publish_graphs(folder))
     if json:
         for graph in graphs_published:
             print_json(graph)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from apportion.errors import InvalidSetting
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class CollectOptions:
     "Processes that compile; None takes one for each processor."
     compile_seconds: float | None = None
     "What compiling may take in all; configurations that were not compiled by then are left out."
+    measure_seconds: float | None = None
+    "What measuring may take in all; no graph is begun after that, and the same command goes on."
 
     def __post_init__(self) -> None:
         for name, least in (("configurations", 2), ("rounds", 2)):
@@ -41,6 +48,14 @@ class CollectOptions:
     def wants(self, family: str, graph: str) -> bool:
         """Whether a graph is to be measured."""
         return not self.graphs or family in self.graphs or graph in self.graphs
+
+    def in_time(self, graphs: Iterable[T]) -> Iterator[T]:
+        """The graphs that may still be begun when they are asked for."""
+        start = time.monotonic()
+        for graph in graphs:
+            if self.measure_seconds is not None and time.monotonic() - start > self.measure_seconds:
+                return
+            yield graph
 
 
 @dataclass(frozen=True)

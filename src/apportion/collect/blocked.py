@@ -136,7 +136,7 @@ def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
         for index, shape in enumerate(family.shapes[: options.shapes])
         if options.wants(family.name, family.graph_name(shape)) and not _path(folder, family, shape).exists()
     ]
-    for outcome in LocalRunner(1, deadline_seconds=_GRAPH_SECONDS).map(_measure, items):
+    for outcome in LocalRunner(1, deadline_seconds=_GRAPH_SECONDS).map(_measure, options.in_time(items)):
         if outcome.error is not None:
             item = items[outcome.item_index]
             family = every[item.family]

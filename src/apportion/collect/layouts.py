@@ -83,7 +83,7 @@ def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
     for wanted in options.graphs:
         if wanted not in names:
             raise UnknownName("program", wanted, names)
-    for name, (function, specs) in known.items():
+    for name, (function, specs) in options.in_time(known.items()):
         if options.wants(name.partition(".")[0], name) and not (folder / FOLDER / f"{name}.npz").exists():
             yield _measured(folder, name, function, specs, options)
 

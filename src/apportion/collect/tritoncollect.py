@@ -1,12 +1,12 @@
 """Tiles on a GPU: Triton kernels compiled by all processors first, then measured one at a time, checked.
 
-Compiling needs no GPU. What was compiled lies in Triton's own cache, and `compiled.jsonl` in the folder says
-of every configuration whether it could be. Measuring has a process of its own: a kernel that breaks the GPU's
-context costs that process, and the configuration is left out the next time.
+Compiling needs no GPU and can be done elsewhere: see `tritonbinaries`. Measuring has a process of its own: a
+kernel that breaks the GPU's context costs that process, and the configuration is left out the next time.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -21,27 +21,22 @@ import torch
 import triton
 from numpy.typing import NDArray
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
+from apportion.collect import tritonbinaries
 from apportion.collect.base import Collected, CollectOptions
 from apportion.collect.runs import LAUNCH, GraphRuns, tile_features
 from apportion.collect.space import Configuration
+from apportion.collect.tritonbinaries import HOPPER, binary, compiled, label, read_journal, reason_of
 from apportion.collect.tritonfamilies import Family, Shape, families
-from apportion.errors import DeadlineExceeded, InvalidSetting, NoDevice, UnknownName, WorkerCrashed
+from apportion.errors import DeadlineExceeded, NoDevice, UnknownName, WorkerCrashed
 from apportion.jobs.local import LocalRunner
 from apportion.program.jaxhlo import text_of
 
-HOPPER = GPUTarget("cuda", 90, 32)
-"What is compiled for where there is no GPU to ask."
-
-COMPILED, CRASHED, TRYING = "compiled.jsonl", "crashed.jsonl", "trying.json"
-_POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32"}
+CRASHED, TRYING = "crashed.jsonl", "trying.json"
 _FLUSH_BYTES = 256 << 20
 "Written before every timed launch: caches hold nothing of the kernel's, and the host gets ahead."
 _LEAST_ROUNDS = 4
-_COMPILE_SECONDS = 60.0
 _GRAPH_SECONDS = 120.0
-_ALIGNED = [["tt.divisibility", 16]]
 
 
 def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
@@ -52,24 +47,25 @@ def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
         UnknownName: no family or graph is called so.
     """
     chosen = graphs(options)
-    for _ in compile_all(folder, options):
+    here = torch.cuda.is_available()
+    for _ in tritonbinaries.compile_all(folder, options, _families_of(chosen), _target() if here else HOPPER):
         pass
-    if not torch.cuda.is_available():
+    if not here:
         raise NoDevice("There is no GPU that torch can use; everything is compiled, run it again on one")
     yield from _measured(folder, options, chosen)
 
 
 def graphs(options: CollectOptions) -> list[tuple[Family, Shape]]:
-    """What the options ask for."""
+    """What the options ask for: a shape of every family, then another of every family."""
     every = families()
     for name in options.graphs:
         if name.partition(".")[0] not in every:
             raise UnknownName("family of kernels", name, every)
     return [
         (family, shape)
-        for family in every.values()
-        for shape in family.shapes[: options.shapes]
-        if options.wants(family.name, family.graph_name(shape))
+        for shapes in itertools.zip_longest(*(family.shapes[: options.shapes] for family in every.values()))
+        for family, shape in zip(every.values(), shapes, strict=True)
+        if shape is not None and options.wants(family.name, family.graph_name(shape))
     ]
 
 
@@ -78,75 +74,29 @@ class _Item:
     folder: Path
     options: CollectOptions
     family: str
-    index: int
-    "Of the configuration to compile, or of the shape to measure."
+    shape: int
+    "Its number."
 
 
 # Compiling
 
 
 def compile_all(folder: Path, options: CollectOptions) -> Iterator[dict[str, Any]]:
-    """Compile every configuration that the folder does not know, the first of each family first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {family.name: family for family, _ in graphs(options)}
-    known = compiled(folder)
-    items = [
-        _Item(folder, options, name, index)
-        for index in range(options.configurations)
-        for name, family in wanted.items()
-        if (name, index) not in known
-        and index < len(family.configurations(options.configurations, options.seed))
-    ]
-    if not items:
-        return
-    start = time.monotonic()
-    runner = LocalRunner(options.workers, deadline_seconds=_COMPILE_SECONDS)
-    outcomes = runner.map(_compile_item, items)
-    with (folder / COMPILED).open("a") as journal:
-        for outcome in outcomes:
-            item = items[outcome.item_index]
-            line = {"family": item.family, "index": item.index, "seconds": round(outcome.seconds, 3)}
-            line |= {"failure": _reason(outcome.error)} if outcome.error else {"failure": ""}
-            journal.write(json.dumps(line) + "\n")
-            journal.flush()
-            yield line
-            if options.compile_seconds is not None and time.monotonic() - start > options.compile_seconds:
-                outcomes.close()  # type: ignore[attr-defined]
-                return
+    """Compile what the folder does not have; where there is a GPU, also the host code that launches it."""
+    chosen = _families_of(graphs(options))
+    here = torch.cuda.is_available()
+    yield from tritonbinaries.compile_all(folder, options, chosen, _target() if here else HOPPER)
+    if here:
+        tritonbinaries.build_launchers(folder, chosen, options.workers)
 
 
-def compiled(folder: Path) -> dict[tuple[str, int], str]:
-    """Family and number of configuration → why it could not be compiled, empty when it could."""
-    return {(line["family"], line["index"]): line["failure"] for line in _lines(folder / COMPILED)}
+def _families_of(chosen: list[tuple[Family, Shape]]) -> list[Family]:
+    return list({family.name: family for family, _ in chosen}.values())
 
 
-def _compile_item(item: _Item) -> int:
-    family = families()[item.family]
-    one = family.configurations(item.options.configurations, item.options.seed)[item.index]
-    return int(binary(family, one).metadata.shared)
-
-
-def binary(family: Family, one: Configuration, target: GPUTarget = HOPPER) -> Any:
-    """The compiled kernel of a configuration, from the cache when it is there."""
-    shape = family.shapes[0]
-    operands, (result, (_, element)) = family.operands(shape), family.result(shape)
-    signature: dict[str, str] = {}
-    constants: dict[tuple[int], Any] = {}
-    attributes: dict[tuple[int], Any] = {}
-    for place, parameter in enumerate(family.kernel.params):
-        name = parameter.name
-        if parameter.is_constexpr:
-            signature[name], constants[place,] = "constexpr", {**family.fixed, **one}[name]
-        elif name in shape:
-            signature[name] = "i32"
-            if family.divisible(name):
-                attributes[place,] = _ALIGNED
-        else:  # an array that this family has no use for is stood in for by the result
-            signature[name] = _POINTERS[operands[name][1] if name in operands and name != result else element]
-            attributes[place,] = _ALIGNED
-    source = ASTSource(family.kernel, signature, constants, attributes)
-    options = {"num_warps": one["num_warps"], "num_stages": one["num_stages"]}
-    return triton.compile(source, target=target, options=options)
+def _target() -> GPUTarget:
+    major, minor = torch.cuda.get_device_capability()
+    return GPUTarget("cuda", major * 10 + minor, 32)
 
 
 # Measuring
@@ -164,7 +114,7 @@ def _measured(
     attempts = 0
     while items:
         again = []
-        for outcome in runner.map(_measure_item, items):
+        for outcome in runner.map(_measure_item, options.in_time(items)):
             item = items[outcome.item_index]
             if (
                 isinstance(outcome.error, WorkerCrashed | DeadlineExceeded)
@@ -174,8 +124,8 @@ def _measured(
                 again.append(item)  # without the configuration that was being tried
                 attempts += 1
             elif outcome.error is not None:
-                name = families()[item.family].graph_name(families()[item.family].shapes[item.index])
-                yield Collected(name, 0, 0, 0, outcome.seconds, _reason(outcome.error))
+                name = families()[item.family].graph_name(families()[item.family].shapes[item.shape])
+                yield Collected(name, 0, 0, 0, outcome.seconds, reason_of(outcome.error))
             else:
                 yield outcome.unwrap()
         items = again
@@ -194,7 +144,7 @@ def _blame(folder: Path) -> bool:
 
 def _measure_item(item: _Item) -> Collected:
     family = families()[item.family]
-    shape = family.shapes[item.index]
+    shape = family.shapes[item.shape]
     try:
         return measure_graph(item.folder, family, shape, item.options)
     except (RuntimeError, torch.AcceleratorError) as error:
@@ -210,12 +160,12 @@ def measure_graph(folder: Path, family: Family, shape: Shape, options: CollectOp
     start = time.monotonic()
     every = family.configurations(options.configurations, options.seed)
     known, crashed = compiled(folder), _crashed(folder, family.graph_name(shape))
-    bench = _Bench(family, shape, options.seed)
+    bench = _Bench(folder, family, shape, options.seed)
     right: list[int] = []
     failed: dict[int, str] = {}
     launches: dict[int, Any] = {}
     for index, one in enumerate(every):
-        failure = known.get((family.name, index), "not compiled in the time that there was")
+        failure = known.get((family.name, label(one)), "not compiled in the time that there was")
         failure = failure or crashed.get(index, "")
         if not failure:
             trying = {"graph": family.graph_name(shape), "index": index}
@@ -269,27 +219,27 @@ class _Launch:
 class _Bench:
     """The arrays of one graph on the GPU, and what its kernel must make of them."""
 
-    def __init__(self, family: Family, shape: Shape, seed: int) -> None:
-        self._family, self._shape = family, shape
+    def __init__(self, folder: Path, family: Family, shape: Shape, seed: int) -> None:
+        self._folder, self._family, self._shape = folder, family, shape
         random = torch.Generator("cuda").manual_seed(seed)
         self._arrays = {
             name: torch.randn(dims, generator=random, device="cuda", dtype=getattr(torch, element))
             for name, (dims, element) in family.operands(shape).items()
         }
         self._wanted = family.reference(self._arrays).float()
+        self._norm = float(self._wanted.norm())
         name, (dims, element) = family.result(shape)
         self._start = self._arrays[name].clone() if family.accumulates else None
         self._out = torch.empty(dims, device="cuda", dtype=getattr(torch, element))
         self._arrays[name] = self._out
-        capability = torch.cuda.get_device_capability()
-        self._target = GPUTarget("cuda", capability[0] * 10 + capability[1], 32)
+        self._target = _target()
 
     def check(self, one: Configuration) -> tuple[Any, str]:
         """A configuration, ready to be launched, after one launch; and what is wrong with it."""
         try:
             launch = self._launch(one)
         except (triton.OutOfResources, triton.CompilationError) as error:
-            return None, _reason(error)
+            return None, reason_of(error)
         if self._start is None:
             self._out.fill_(float("nan"))  # an element that is not written is found
         else:
@@ -299,8 +249,8 @@ class _Bench:
             torch.cuda.synchronize()
         except RuntimeError as error:
             torch.cuda.synchronize()  # raises again when it was more than this launch that failed
-            return None, _reason(error)
-        off = float((self._out.float() - self._wanted).norm() / self._wanted.norm())
+            return None, reason_of(error)
+        off = float((self._out.float() - self._wanted).norm()) / self._norm
         wrong = "" if off <= self._family.tolerance else f"wrong result: relative error {off:.3g}"
         return launch, wrong
 
@@ -328,12 +278,23 @@ class _Bench:
         return times
 
     def _launch(self, one: Configuration) -> _Launch:
-        kernel = binary(self._family, one, self._target)
+        kernel = _loaded(self._folder, self._family, one, self._target)
         values: dict[str, Any] = {**self._family.fixed, **one, **self._shape, **self._arrays}
         arguments = tuple(values.get(name, self._out) for name in self._family.kernel.arg_names)
-        launch = _Launch(kernel, self._family.grid(self._shape, one), arguments)
+        return _Launch(kernel, self._family.grid(self._shape, one), arguments)
+
+
+_on_gpu: dict[tuple[str, str], Any] = {}
+"Binaries that this process has loaded: each serves all shapes of its family."
+
+
+def _loaded(folder: Path, family: Family, one: Configuration, target: GPUTarget) -> Any:
+    key = str(folder / family.name), label(one)
+    if key not in _on_gpu:
+        kernel = binary(folder, family, one, target)
         kernel._init_handles()
-        return launch
+        _on_gpu[key] = kernel
+    return _on_gpu[key]
 
 
 def _event() -> Any:
@@ -350,21 +311,5 @@ def _path(folder: Path, family: Family, shape: Shape) -> Path:
 
 
 def _crashed(folder: Path, graph: str) -> Mapping[int, str]:
-    found = (line for line in _lines(folder / CRASHED) if line["graph"] == graph)
+    found = (line for line in read_journal(folder / CRASHED) if line["graph"] == graph)
     return {line["index"]: "the GPU's context was lost" for line in found}
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal; a last one that was cut off by a kill is dropped."""
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    try:
-        return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].decode().splitlines()]
-    except ValueError as error:
-        raise InvalidSetting(f"{path} is no journal ({error}): take it away") from error
-
-
-def _reason(error: BaseException) -> str:
-    first = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {first[0][:200] if first else ''}"

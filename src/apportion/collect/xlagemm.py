@@ -67,7 +67,7 @@ def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
         device = package.devices("gpu")[0]
     except RuntimeError as error:
         raise NoDevice(f"JAX finds no GPU: {error}") from error
-    for name, specs in GRAPHS.items():
+    for name, specs in options.in_time(GRAPHS.items()):
         path = folder / "runs" / f"{name}.npz"
         if options.wants(name.partition(".")[0], name) and not path.exists():
             yield _measured(package, device, path, name, specs, options)
