@@ -49,9 +49,9 @@ class CollectOptions:
         """Whether a graph is to be measured."""
         return not self.graphs or family in self.graphs or graph in self.graphs
 
-    def in_time(self, graphs: Iterable[T]) -> Iterator[T]:
-        """The graphs that may still be begun when they are asked for."""
-        start = time.monotonic()
+    def in_time(self, graphs: Iterable[T], start: float | None = None) -> Iterator[T]:
+        """The graphs that may still be begun when they are asked for: time runs from `start`, or from now."""
+        start = time.monotonic() if start is None else start
         for graph in graphs:
             if self.measure_seconds is not None and time.monotonic() - start > self.measure_seconds:
                 return

@@ -105,12 +105,14 @@ def binary(folder: Path, family: Family, one: Configuration, target: GPUTarget =
     return CompiledKernel(source, {said.name: str(said), code.name: str(code)}, f"{family.name}-{stem.name}")
 
 
-def build_launchers(folder: Path, chosen: Sequence[Family], workers: int | None = None) -> None:
+def build_launchers(
+    folder: Path, chosen: Sequence[Family], target: GPUTarget, workers: int | None = None
+) -> None:
     """Have Triton's host code built for each family, so that no measuring waits for a C compiler.
 
     Needs a GPU's driver, and no GPU that is idle.
     """
-    items = [_Item(folder, family.name, family.default, HOPPER) for family in chosen]
+    items = [_Item(folder, family.name, family.default, target) for family in chosen]
     for outcome in LocalRunner(workers, deadline_seconds=_COMPILE_SECONDS).map(_build_launcher, items):
         outcome.unwrap()
 

@@ -11,7 +11,7 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,10 @@ def compile_all(folder: Path, options: CollectOptions) -> Iterator[dict[str, Any
     """Compile what the folder does not have; where there is a GPU, also the host code that launches it."""
     chosen = _families_of(graphs(options))
     here = torch.cuda.is_available()
-    yield from tritonbinaries.compile_all(folder, options, chosen, _target() if here else HOPPER)
+    target = _target() if here else HOPPER
+    yield from tritonbinaries.compile_all(folder, options, chosen, target)
     if here:
-        tritonbinaries.build_launchers(folder, chosen, options.workers)
+        tritonbinaries.build_launchers(folder, chosen, target, options.workers)
 
 
 def _families_of(chosen: list[tuple[Family, Shape]]) -> list[Family]:
@@ -111,10 +112,10 @@ def _measured(
         if not _path(folder, family, shape).exists()
     ]
     runner = LocalRunner(1, deadline_seconds=_GRAPH_SECONDS)
-    attempts = 0
+    attempts, start = 0, time.monotonic()
     while items:
         again = []
-        for outcome in runner.map(_measure_item, options.in_time(items)):
+        for outcome in runner.map(_measure_item, options.in_time(items, start)):
             item = items[outcome.item_index]
             if (
                 isinstance(outcome.error, WorkerCrashed | DeadlineExceeded)
@@ -209,11 +210,11 @@ class _Launch:
     """A binary with its grid and arguments, ready to go."""
 
     kernel: Any
-    grid: tuple[int, int, int]
+    start: Callable[..., None]
     arguments: tuple[Any, ...]
 
     def __call__(self) -> None:
-        self.kernel[self.grid](*self.arguments)
+        self.start(*self.arguments)
 
 
 class _Bench:
@@ -236,18 +237,15 @@ class _Bench:
 
     def check(self, one: Configuration) -> tuple[Any, str]:
         """A configuration, ready to be launched, after one launch; and what is wrong with it."""
-        try:
-            launch = self._launch(one)
-        except (triton.OutOfResources, triton.CompilationError) as error:
-            return None, reason_of(error)
         if self._start is None:
             self._out.fill_(float("nan"))  # an element that is not written is found
         else:
             self._out.copy_(self._start)
         try:
+            launch = self._launch(one)
             launch()
             torch.cuda.synchronize()
-        except RuntimeError as error:
+        except (triton.OutOfResources, triton.CompilationError, RuntimeError) as error:
             torch.cuda.synchronize()  # raises again when it was more than this launch that failed
             return None, reason_of(error)
         off = float((self._out.float() - self._wanted).norm()) / self._norm
@@ -281,7 +279,7 @@ class _Bench:
         kernel = _loaded(self._folder, self._family, one, self._target)
         values: dict[str, Any] = {**self._family.fixed, **one, **self._shape, **self._arrays}
         arguments = tuple(values.get(name, self._out) for name in self._family.kernel.arg_names)
-        return _Launch(kernel, self._family.grid(self._shape, one), arguments)
+        return _Launch(kernel, kernel[self._family.grid(self._shape, one)], arguments)
 
 
 _on_gpu: dict[tuple[str, str], Any] = {}
