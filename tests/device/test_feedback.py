@@ -70,6 +70,16 @@ def test_a_cut_that_was_seen_to_be_good_is_kept() -> None:
     assert choice.split.shares["cpu"] == pytest.approx(0.3, abs=0.04)
 
 
+def test_a_cut_that_was_never_launched_must_promise_more_than_one_that_was() -> None:
+    # Both would end at about 0.95 of what the GPU alone is known to take, were the cut moved.
+    seen = Observations([_shared(0.2, 1.30, 0.88), _alone("gpu", 1.0)])
+    choice = choose(seen, BOTH, EVEN, 1000)
+    assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert choice.seconds == 1.0
+    seen = Observations([_shared(0.2, 0.95, 0.95), _alone("gpu", 1.0)])
+    assert choose(seen, BOTH, EVEN, 1000).split.shares == pytest.approx({"cpu": 0.2, "gpu": 0.8}, abs=0.01)
+
+
 def test_what_merging_costs_counts_against_sharing() -> None:
     seen = Observations([_shared(0.5, 0.5, 0.5, merging=0.6), _alone("cpu", 1.0), _alone("gpu", 1.0)])
     assert max(choose(seen, BOTH, EVEN, 1000).split.shares.values()) == 1.0

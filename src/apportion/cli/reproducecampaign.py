@@ -14,7 +14,14 @@ from apportion.advise.timing import WEIGHTS
 from apportion.cli.show import note
 from apportion.errors import UnreadableFile
 from apportion.suite import PROBLEMS
-from apportion.train.campaign import CampaignTable, load_table, read_table, save_table
+from apportion.train.campaign import (
+    CampaignTable,
+    from_described,
+    from_ir,
+    load_table,
+    read_table,
+    save_table,
+)
 from apportion.train.campaignpage import About, figure_of, page
 from apportion.train.campaigntest import leave_one_suite_out, spreads_of
 from apportion.train.timing import fit_timing
@@ -83,8 +90,12 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
         devices = plain_json.loads((results / "devices.json").read_text())
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UnreadableFile(f"Cannot read the campaign in {results}: {error}") from error
-    ir = {digest: (text, source) for digest, text, source in sources.iter_rows()}
-    table, left_out = read_table(points, ir, DEVICES)
+    described = kernels / "features.parquet"
+    if described.exists():
+        features = from_described(pl.read_parquet(described))
+    else:
+        features = from_ir({digest: (text, source) for digest, text, source in sources.iter_rows()})
+    table, left_out = read_table(points, features, DEVICES)
     failed = Counter(_short(failure) for *_, failure, _ in prepared if failure)
     known = {device["id"]: device for device in devices}
     chosen = [known[name] for name in DEVICES]

@@ -6,6 +6,7 @@ import json as json_text
 import os
 import platform
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -39,6 +40,7 @@ def suite(
     repeat: int | None = None,
     seconds: float = 60.0,
     budget: float = 6.0,
+    total: float | None = None,
     threads: int | None = None,
     copying: str = "",
     out: Path | None = None,
@@ -59,6 +61,7 @@ def suite(
         repeat: timed runs, or rounds of `efficiency`; 3 and at most 15 when not given.
         seconds: the deadline of each launch.
         budget: seconds that `efficiency` may take for one kernel; five rounds are made in any case.
+        total: seconds after which `efficiency` begins no further kernel.
         threads: threads of each CPU device.
         copying: ids of CPU devices that get copies of all arrays, as a device with its own memory does.
         out: the folder for the rows and the page of `efficiency`.
@@ -74,7 +77,8 @@ def suite(
     with Worker(options, Limits(seconds=seconds)) as worker:
         if action == "efficiency":
             spent = Budget(budget, 15 if repeat is None else repeat)
-            _efficiency(chosen, worker, names, size, spent, out, json=json)
+            until = float("inf") if total is None else time.monotonic() + total
+            _efficiency(chosen, worker, names, size, spent, until, out, json=json)
             return
         count = len(names or worker.devices())
         total = len(chosen) * (count + (count > 1))
@@ -107,6 +111,7 @@ def _efficiency(
     names: list[str] | None,
     size: str,
     budget: Budget,
+    until: float,
     out: Path | None,
     *,
     json: bool,
@@ -128,6 +133,8 @@ def _efficiency(
                     file.write(json_text.dumps(row.as_json()) + "\n")
             if json:
                 print_json({key: value for key, value in row.as_json().items() if key != "overheads"})
+            if time.monotonic() > until:
+                break
     if out is not None:
         machine = json_text.loads((out / _MACHINE).read_text())
         command = f"apportion suite efficiency{f' --{size}' if size != 'usual' else ''} --out {out.name}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -212,12 +213,12 @@ def _visits(
     until: float | None,
 ) -> Iterator[list[Point]]:
     infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
+    taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for workload in workloads:
         if isinstance(workload, Point):
             if workload.key not in done:
                 yield [workload]
             continue
-        taken: dict[tuple[int, ...], list[tuple[int, float]]] = {}
         for case in sorted(workload.cases, key=lambda case: case.span.work_items):
             if until is not None and time.monotonic() > until:
                 return
@@ -225,7 +226,9 @@ def _visits(
             left = [info.id for info in infos if starts[info.id].key not in done]
             if not left:
                 continue
-            expected = _expected(taken.get(case.span.local_size, []), case.span.work_items)
+            # A kernel may come in several parts: what its first ones took counts for the later ones.
+            smaller = taken.setdefault((workload.digest, workload.kernel), [])
+            expected = _expected(smaller, case.span.work_items)
             if expected > campaign.most_seconds:
                 reason = f"Skipped: a launch would take about {expected:.2g} s"
                 yield [replace(starts[device], failure=reason) for device in left]
@@ -237,12 +240,13 @@ def _visits(
             visited = _visit(workload, case, asked, campaign, worker, compiled)
             points = [point for point in visited if point.device in left]
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
-            taken.setdefault(case.span.local_size, []).append((case.span.work_items, longest))
+            insort(smaller, (case.span.work_items, longest))
             yield points
 
 
 def _expected(taken: Sequence[tuple[int, float]], items: int) -> float:
     """Seconds that a launch will take, by smaller ones: at least in proportion, more where they grew."""
+    taken = [one for one in taken if one[0] < items]
     if not taken or not taken[-1][1]:
         return 0.0
     power = 1.0

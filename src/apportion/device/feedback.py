@@ -23,6 +23,8 @@ _NEAR = 0.02
 "Cuts that differ by less are taken to be the same."
 _WORTH = 0.97
 "What a new cut must promise, over the best that was seen, to be tried."
+_UNSEEN = 0.93
+"What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
 _PROMISED = 0.8
 "The same where nothing was seen yet: devices get in each other's way, which no forecast for each alone says."
 _CLEARLY = 0.8
@@ -146,8 +148,9 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     elif single not in known and shared[1] < alone[single] and shared[1] > _UNDISTURBED * alone[single]:
         return Choice(_everything(single, names), None, f"{single} is tried alone, where nobody disturbs it")
     best = seen.best_seen()
+    enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
     split, seconds = (
-        shared if shared[1] < _WORTH * alone[single] else (_everything(single, names), alone[single])
+        shared if shared[1] < enough * alone[single] else (_everything(single, names), alone[single])
     )
     if best is not None and best[1] * _WORTH < seconds:
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
@@ -156,11 +159,14 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
 
 def _known_cut(split: Split, seen: Observations) -> Split:
     """The cut of an earlier launch where it is about the same: what is known is quicker to launch again."""
+    launch = _launched(split, seen)
+    return split if launch is None else Split({name: launch.shares.get(name, 0.0) for name in split.shares})
+
+
+def _launched(split: Split, seen: Observations) -> Seen | None:
+    """The latest launch with about this cut."""
     wanted = {name: share for name, share in split.shares.items() if share > 0}
-    for launch in reversed(seen.launches):
-        if _near(wanted, launch.shares):
-            return Split({name: launch.shares.get(name, 0.0) for name in split.shares})
-    return split
+    return next((launch for launch in reversed(seen.launches) if _near(wanted, launch.shares)), None)
 
 
 def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:

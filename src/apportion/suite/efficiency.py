@@ -147,9 +147,10 @@ def _row(
     for info in bound.devices:
         bench.run(info.id)
     curve: dict[float, list[float]] = {}
-    best = min(bench.run(info.id).wall_seconds for info in bound.devices)
+    once = [bench.run(info.id).wall_seconds for info in bound.devices]
+    best = min(once)
     if not bound.case.obstacle and len(bound.devices) == 2:
-        curve = _curve(bench, best, budget, started)
+        curve = _curve(bench, once, budget, started)
     medians = {share: summary(seconds).median for share, seconds in curve.items()}
     share = min(medians, key=lambda cut: medians[cut]) if medians else 0.0
     rounds = _rounds(bench, share if medians else None, best, budget, started, random.Random(seed))
@@ -212,22 +213,30 @@ class _Bench:
         return execution
 
 
-def _curve(bench: _Bench, best: float, budget: Budget, started: float) -> dict[float, list[float]]:
+def _curve(bench: _Bench, alone: Sequence[float], budget: Budget, started: float) -> dict[float, list[float]]:
     """Share of the first device → seconds, on a grid and refined round its best; cuts in turn."""
     found: dict[float, list[float]] = {}
+    best, first_is_slower = min(alone), alone[0] > alone[1]
+    latest = 0.0
     end = started + _CURVE_SHARE * budget.seconds
 
     def once(share: float) -> None:
         found.setdefault(share, []).append(bench.run(share).wall_seconds)
 
+    # From the quicker device's end: once a cut takes far too long, those beyond it take longer still.
+    steps = list(range(_STEPS + 1)) if first_is_slower else list(range(_STEPS, -1, -1))
     for repeat in range(budget.cut_repeats):
-        for step in range(_STEPS + 1):
+        for step in steps:
             share = step / _STEPS
-            if repeat:
-                least = min(found[share]) / min(best, *(min(seconds) for seconds in found.values()))
-                if least > _SLOW or (least > _NEAR and time.monotonic() > end):
+            least = min(best, *(min(seconds) for seconds in found.values())) if found else best
+            if repeat and share in found:
+                times = min(found[share]) / least
+                if times > _SLOW or (times > _NEAR and time.monotonic() > end):
                     continue
+            elif repeat or (found and min(max(alone), found[latest][0]) > _SLOW * least):
+                break
             once(share)
+            latest = share
     for width in (0.5 / _STEPS, 0.25 / _STEPS):
         medians = {share: summary(seconds).median for share, seconds in found.items()}
         middle = min(medians, key=lambda share: medians[share])

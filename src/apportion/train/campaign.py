@@ -4,7 +4,7 @@ labels."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from apportion.device.workload import ArrayWord, Case
+from apportion.device.workload import ArrayWord, Case, Workload
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
 from apportion.program.bounds import NDRange
 from apportion.program.launch import Launch
@@ -118,22 +118,72 @@ def regrets(share: Numbers, table: CampaignTable) -> Numbers:
     return np.asarray(seconds_at(share, table.fixed, table.rate) / best)
 
 
+Key = tuple[str, str, str, str, str]
+"A case: the source's digest, the kernel, the global size, the local size, the arguments."
+Features = Callable[[Key], tuple[Numbers, Numbers]]
+"A case → its `row` and its `totals` (`program.launch.Launch`); KeyError for a case that is not known."
+
+
+def from_ir(ir: Mapping[str, tuple[str, str]]) -> Features:
+    """Features that are worked out now.
+
+    Args:
+        ir: digest of a source → its IR and itself.
+    """
+
+    def of(key: Key) -> tuple[Numbers, Numbers]:
+        launch = _launch(ir, key)
+        return launch.row(), launch.totals()
+
+    return of
+
+
+def from_described(described: pl.DataFrame) -> Features:
+    """Features that `described_of` worked out before."""
+    rows, totals = (described[name].to_numpy() for name in ("row", "totals"))
+    place = {case: number for number, case in enumerate(described["case"])}
+
+    def of(key: Key) -> tuple[Numbers, Numbers]:
+        number = place[_digest(key)]
+        return np.asarray(rows[number], np.float64), np.asarray(totals[number], np.float64)
+
+    return of
+
+
+def described_of(workload: Workload, ir: str) -> list[dict[str, object]]:
+    """Every case of a workload as a row of a table of features; a case that has none is left out."""
+    found: list[dict[str, object]] = []
+    for case in workload.cases:
+        size, local = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
+        key = (workload.digest, workload.kernel, size, local, " ".join(case.arguments))
+        try:
+            row, totals = from_ir({workload.digest: (ir, workload.source)})(key)
+        except ApportionError:
+            continue
+        found.append({"case": _digest(key), "row": row.tolist(), "totals": totals.tolist()})
+    return found
+
+
+def _digest(key: Key) -> str:
+    return hashlib.sha256("\0".join(key).encode()).hexdigest()[:24]
+
+
 def read_table(
-    points: pl.DataFrame, ir: Mapping[str, tuple[str, str]], devices: tuple[str, str]
+    points: pl.DataFrame, features: Features, devices: tuple[str, str]
 ) -> tuple[CampaignTable, dict[str, int]]:
     """The launches of a campaign that were measured on both devices, with equal results; and why others
     were not taken: reason → points.
 
     Args:
         points: of `device.campaign`.
-        ir: digest of a source → its IR and itself.
+        features: what is known of each case.
     """
     left_out: dict[str, int] = {}
 
     def leave(reason: str) -> None:
         left_out[reason] = left_out.get(reason, 0) + 1
 
-    by_case: dict[tuple[str, ...], dict[str, dict[str, object]]] = {}
+    by_case: dict[Key, dict[str, dict[str, object]]] = {}
     for point in points.iter_rows(named=True):
         key = (
             point["digest"],
@@ -144,15 +194,14 @@ def read_table(
         )
         by_case.setdefault(key, {})[point["device"]] = point
     rows, totals, fixed, rate, names, suites, digests, ranges = [], [], [], [], [], [], [], []
-    for (digest, kernel, size, local, arguments), seen in by_case.items():
+    for key, seen in by_case.items():
         both = [seen.get(device) for device in devices]
         if any(point is None or point["seconds"] is None or point["failure"] for point in both):
             leave(_reason([point for point in both if point is not None]))
             continue
         found = [point for point in both if point is not None]
         try:
-            described = _launch(ir, digest, kernel, size, local, arguments)
-            row, total = described.row(), described.totals()
+            row, total = features(key)
         except (ApportionError, KeyError) as error:
             leave(f"no features: {type(error).__name__}")
             continue
@@ -162,8 +211,8 @@ def read_table(
         rate.append([float(str(point["rate"])) for point in found])
         names.append(str(found[0]["source"]))
         suites.append(str(found[0]["suite"]))
-        digests.append(f"{digest}:{kernel}")
-        ranges.append(f"{size}/{local}")
+        digests.append(f"{key[0]}:{key[1]}")
+        ranges.append(f"{key[2]}/{key[3]}")
     if not rows:
         raise InvalidSetting("No launch was measured on both devices")
     table = CampaignTable(
@@ -213,9 +262,8 @@ def load_table(path: Path) -> CampaignTable:
         raise UnreadableFile(f"Cannot read the table of measurements {path}: {error}") from error
 
 
-def _launch(
-    ir: Mapping[str, tuple[str, str]], digest: str, kernel: str, size: str, local: str, arguments: str
-) -> Launch:
+def _launch(ir: Mapping[str, tuple[str, str]], key: Key) -> Launch:
+    digest, kernel, size, local, arguments = key
     text, source = ir[digest]
     span = NDRange(_numbers(size), _numbers(local))
     case = Case(span, tuple(arguments.split(" ")) if arguments else ())

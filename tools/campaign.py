@@ -1,0 +1,372 @@
+"""The measuring campaign behind docs/results/campaign.md, in steps that fit a machine lent for minutes.
+
+    python tools/campaign.py pack KERNELS --cgo17 FOLDER    # where there is a compiler
+    python tools/campaign.py features KERNELS               # what models see of every case
+    python tools/campaign.py prepare KERNELS RESULTS        # on the machine: compile and try everything
+    python tools/campaign.py measure KERNELS RESULTS --seconds 180
+    python tools/campaign.py systems KERNELS RESULTS --seconds 40
+    python tools/campaign.py fit KERNELS RESULTS            # a model that never saw the suite
+    apportion reproduce campaign --results RESULTS --kernels KERNELS --ship
+
+Kernels are the generator's, those of CGO17 that compile, and the suite's. They are measured in a random order
+that is the same on every machine: first every kernel at two sizes, then at more. What is done when time is up
+is a balanced sample. Every step goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from apportion.data.published import cgo17
+from apportion.device.base import Limits
+from apportion.device.campaign import Campaign, run_campaign, write_table
+from apportion.device.deducing import cases_of
+from apportion.device.measure import Repeats
+from apportion.device.opencl import calibrated
+from apportion.device.platforms import DriverOptions
+from apportion.device.preparing import Prepared, prepare
+from apportion.device.visit import VisitingWorker
+from apportion.device.workload import Case, Workload, from_json
+from apportion.errors import ApportionError
+from apportion.program.access import accesses_of
+from apportion.program.compile import ir_of
+from apportion.program.signature import signatures_of
+from apportion.program.source import Source
+from apportion.settings import cache_folder
+from apportion.suite import PROBLEMS
+from apportion.suite.base import Problem
+from apportion.suite.generator import Rejected, generate
+from apportion.suite.workloads import SUITE, save_instance, workloads_of
+
+SEED = 1
+ARRAYS = Path("/tmp/apportion-suite")
+"Where the suite's arrays lie while they are measured: part of what a case is called."
+SUITE_SIZES = (1 << 12, 1 << 15, 1 << 18, 1 << 20, 1 << 22)
+CGO17_SIZES = (1 << 12, 1 << 15, 1 << 18, 1 << 20)
+LARGE = 0.15
+"The part of the kernels whose largest size comes early: such launches take a tenth of a second each."
+SYSTEM_ITEMS = 1 << 18
+CAMPAIGN = Campaign(
+    repeats=Repeats(least=3, most=5, seconds=0.015),
+    shares=(1.0, 0.3),
+    most_seconds=0.2,
+    visit_seconds=8.0,
+)
+LIMITS = Limits(seconds=30.0, memory_bytes=64 << 30)
+
+
+class Everything:
+    """A container that holds everything: no kernel is run where kernels are packed."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+# Packing
+
+
+def pack(out: Path, folder: Path, count: int) -> None:
+    """Write what the other steps need: kernels with their IR and cases, and the features of every case."""
+    out.mkdir(parents=True, exist_ok=True)
+    workloads = [*_generated(count), *_cgo17(folder)]
+    rows = [
+        {
+            **each.as_json(),
+            "cases": json.dumps(each.as_json()["cases"]),
+            "digest": each.digest,
+            "ir": _ir(each),
+        }
+        for each in workloads
+    ]
+    pl.DataFrame(rows).write_parquet(out / "kernels.parquet", compression="zstd", compression_level=19)
+    sources = {problem.file: problem.source() for problem in PROBLEMS.values()}
+    pl.DataFrame(
+        [{"digest": each.digest, "ir": ir_of(each), "source": str(each.text)} for each in sources.values()]
+    ).write_parquet(out / "suite.parquet", compression="zstd", compression_level=19)
+    print(f"{len(workloads)} kernels, {sum(len(w.cases) for w in workloads)} cases")
+
+
+def _generated(count: int) -> Iterator[Workload]:
+    for made in generate(count, SEED, None, verified=Everything()):  # type: ignore[arg-type]
+        if not isinstance(made, Rejected):
+            yield made.workload()
+
+
+def _cgo17(folder: Path) -> Iterator[Workload]:
+    seen: set[str] = set()
+    for example in cgo17.read(folder):
+        source = Source(str(example.source), "opencl", f"{example.application}-{example.kernel}.cl")
+        if source.digest in seen:
+            continue
+        seen.add(source.digest)
+        text = str(source.text)
+        try:
+            ir = ir_of(source)
+            accesses = accesses_of(ir, text)
+            for name, signature in signatures_of(ir, text).items():
+                cases = cases_of(signature, accesses[name], text, CGO17_SIZES, (64, 256))
+                yield Workload(
+                    f"{example.application}-{example.kernel}", example.suite, text, name, tuple(cases)
+                )
+        except ApportionError as error:
+            print(f"{source.name}: {str(error).splitlines()[0][:120]}", file=sys.stderr)
+
+
+def _suite(sizes: tuple[int, ...] = SUITE_SIZES) -> list[Workload]:
+    """The suite's kernels; the arrays of their cases are written where they are not yet."""
+    ARRAYS.mkdir(parents=True, exist_ok=True)
+    found = []
+    for problem in PROBLEMS.values():
+        cases = [pair for size in sizes for pair in _instance(problem, size)]
+        found += workloads_of(problem, cases)
+    return found
+
+
+def _instance(problem: Problem, size: int) -> list[tuple[str, Case]]:
+    kept = ARRAYS / f"{problem.name}-{size}.json"
+    if not kept.exists():
+        made = save_instance(problem, size, ARRAYS)
+        said = [
+            [kernel, Workload("", "", "", kernel, (case,)).as_json()["cases"][0]] for kernel, case in made
+        ]
+        kept.write_text(json.dumps(said))
+    return [
+        (kernel, from_json({"name": "", "suite": "", "source": "", "kernel": "", "cases": [case]}).cases[0])
+        for kernel, case in json.loads(kept.read_text())
+    ]
+
+
+def _instances(problem: str) -> None:
+    for size in SUITE_SIZES:
+        _instance(PROBLEMS[problem], size)
+
+
+def _ir(workload: Workload) -> str:
+    return ir_of(Source(workload.source, "opencl", f"{workload.name}.cl"))
+
+
+def features(out: Path, processes: int) -> None:
+    """Write the features of every case, so that a model can be fitted at once where times are measured."""
+    from apportion.train.campaign import described_of
+
+    ir = _carried(out)
+    work = [*_packed(out), *_suite()]
+    with ProcessPoolExecutor(processes) as pool:
+        found = pool.map(described_of, work, [ir[each.digest] for each in work], chunksize=8)
+        rows = [row for rows in found for row in rows]
+    pl.DataFrame(rows).write_parquet(out / "features.parquet", compression="zstd", compression_level=19)
+    print(f"{len(rows)} cases described")
+
+
+# On the machine
+
+
+def _packed(folder: Path) -> list[Workload]:
+    return [
+        from_json({**row, "cases": json.loads(row["cases"])})
+        for row in pl.read_parquet(folder / "kernels.parquet").iter_rows(named=True)
+    ]
+
+
+def _carried(folder: Path) -> dict[str, str]:
+    """Digest of a source → its IR."""
+    tables = [
+        pl.read_parquet(folder / file).select("digest", "ir") for file in ("kernels.parquet", "suite.parquet")
+    ]
+    return {digest: ir for table in tables for digest, ir in table.iter_rows()}
+
+
+def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> None:
+    """Compile every kernel for every device, run it once and compare results."""
+    results.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with ProcessPoolExecutor(processes) as pool:
+        list(pool.map(_instances, PROBLEMS))
+    ir = _carried(folder)
+    journal = results / "prepared.jsonl"
+    done = {json.loads(line)[0] for line in journal.read_text().splitlines()} if journal.exists() else set()
+    workloads = [each for each in (*_suite(), *_packed(folder)) if _called(each) not in done]
+    lock = threading.Lock()
+    with journal.open("a") as file:
+
+        def report(prepared: Prepared) -> None:
+            each = prepared.workload
+            with lock:
+                line = [_called(each), each.name, each.suite, each.kernel, prepared.failure, prepared.said]
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+        prepare(
+            workloads, dataclasses.replace(CAMPAIGN, binaries=_binaries(), visit_seconds=20.0),
+            processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
+            compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
+        )  # fmt: skip
+    lines = _prepared(results)
+    print(
+        f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"
+    )
+
+
+def _binaries() -> str:
+    return str(cache_folder("campaign-binaries"))
+
+
+def _called(workload: Workload) -> str:
+    return f"{workload.digest}:{workload.kernel}:{workload.name}"
+
+
+def _prepared(results: Path) -> list[list[str]]:
+    lines = (results / "prepared.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    (results / "prepared.json").write_text(json.dumps(found))
+    return found
+
+
+def measure(folder: Path, results: Path, seconds: float) -> None:
+    """Measure for so many seconds."""
+    until = time.monotonic() + seconds
+    ir = _carried(folder)
+    good = {line[0] for line in _prepared(results) if not line[4] and not line[5]}
+    workloads = [each for each in (*_suite(), *_packed(folder)) if _called(each) in good]
+    with VisitingWorker(DriverOptions(), LIMITS) as worker:
+        infos = [dataclasses.asdict(info) for info in calibrated(worker)]
+    (results / "devices.json").write_text(json.dumps(infos, indent=1))
+    campaign = dataclasses.replace(CAMPAIGN, binaries=_binaries())
+    found = run_campaign(
+        ordered(workloads),
+        results,
+        campaign,
+        limits=LIMITS,
+        compiled=lambda each: ir[each.digest],
+        until=until,
+    )
+    points = failures = 0
+    for point in found:
+        points += 1
+        failures += bool(point.failure)
+        if points % 1000 == 0:
+            print(f"{points} points, {failures} failures, {until - time.monotonic():.0f} s left", flush=True)
+    print(f"{points} points, {failures} failures")
+
+
+def ordered(workloads: Iterable[Workload]) -> list[Workload]:
+    """Kernels in random order, each in several parts: two sizes of each first, then more."""
+    generator = random.Random(SEED)
+    passes: list[list[Workload]] = [[], [], []]
+    for workload in workloads:
+        for number, cases in enumerate(_parts(workload, generator)):
+            if cases:
+                passes[number].append(dataclasses.replace(workload, cases=tuple(cases)))
+    for part in passes:
+        generator.shuffle(part)
+    return [workload for part in passes for workload in part]
+
+
+def _parts(workload: Workload, generator: random.Random) -> list[list[Case]]:
+    """The cases of the first, second and third pass."""
+    by_size: dict[int, list[Case]] = {}
+    for case in sorted(workload.cases, key=lambda case: case.span.work_items):
+        by_size.setdefault(case.span.work_items, []).append(case)
+    sizes = list(by_size.values())
+    for cases in sizes:
+        generator.shuffle(cases)
+    if len(sizes) < 3:
+        return [
+            [case for cases in sizes for case in cases[:1]],
+            [c for cases in sizes for c in cases[1:]],
+            [],
+        ]
+    early = generator.random() < LARGE or workload.suite == "apportion"
+    first = [sizes[-3][0], sizes[-2][0], *(sizes[-1][:1] if early else [])]
+    second = [*(cases[0] for cases in sizes[:-3]), *sizes[-2][1:2], *sizes[-3][1:2]]
+    taken = {id(case) for case in (*first, *second)}
+    return [first, second, [case for case in workload.cases if id(case) not in taken]]
+
+
+def systems(folder: Path, results: Path, seconds: float) -> None:
+    """Few kernels with the CPU as 1 and as 4 processors; the whole CPU and the GPU are in the campaign."""
+    ir = _carried(folder)
+    good = {line[0] for line in _prepared(results) if not line[4] and not line[5]}
+    packed = [each for each in _packed(folder) if each.suite in cgo17.SUITES]
+    random.Random(SEED).shuffle(packed)
+    chosen = [each for each in (*_suite(), *packed[:80]) if _called(each) in good]
+    campaign = dataclasses.replace(CAMPAIGN, devices=("cpu",), shares=(1.0,), most_seconds=1.0)
+    for threads in (1, 4):
+        until = time.monotonic() + seconds / 2
+        found = run_campaign(
+            [_small(each) for each in chosen], results / f"cpu-{threads}", campaign, limits=LIMITS,
+            drivers=DriverOptions(threads=threads), compiled=lambda each: ir[each.digest], until=until,
+        )  # fmt: skip
+        print(f"{threads} processors: {sum(1 for point in found if not point.failure)} points", flush=True)
+
+
+def _small(workload: Workload) -> Workload:
+    """One case of the first pass that a single processor does quickly."""
+    first = _parts(workload, random.Random(SEED))[0]
+    small = [case for case in first if case.span.work_items <= SYSTEM_ITEMS] or first[:1]
+    return dataclasses.replace(workload, cases=(small[-1],))
+
+
+def fit(folder: Path, results: Path) -> None:
+    """Fit the timing model to what was measured of other kernels than the suite's, and put it where
+    predictions find it."""
+
+    from apportion.advise.timing import WEIGHTS
+    from apportion.train.campaign import from_described, read_table
+    from apportion.train.timing import fit_timing
+
+    began = time.monotonic()
+    if not (results / "measurements.parquet").exists():
+        write_table(results)
+    points = pl.read_parquet(results / "measurements.parquet")
+    described = pl.read_parquet(folder / "features.parquet")
+    devices = {info["id"]: info for info in json.loads((results / "devices.json").read_text())}
+    first, second, *_ = devices
+    table, _ = read_table(points, from_described(described), (first, second))
+    others = table.part(np.array(table.suites) != SUITE)
+    known = [devices[name] for name in others.devices]
+    model = fit_timing(
+        others, "xeon-h200", device_names=(known[0]["name"], known[1]["name"]),
+        speeds=(known[0]["calibration"] or {}, known[1]["calibration"] or {}),
+        about={"experiment": "tools/campaign.py fit: without the suite"},
+    )  # fmt: skip
+    model.save(WEIGHTS)
+    print(f"{len(others)} launches of {len(set(others.digests))} kernels, {time.monotonic() - began:.1f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("step", choices=("pack", "features", "prepare", "measure", "systems", "fit"))
+    parser.add_argument("kernels", type=Path)
+    parser.add_argument("results", type=Path, nargs="?", default=Path("out/campaign"))
+    parser.add_argument("--cgo17", type=Path, default=Path("../shared/data/cgo17"))
+    parser.add_argument("--count", type=int, default=1050)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=180.0)
+    asked = parser.parse_args()
+    if asked.step == "pack":
+        pack(asked.kernels, asked.cgo17, asked.count)
+    elif asked.step == "features":
+        features(asked.kernels, asked.processes)
+    elif asked.step == "prepare":
+        prepare_all(asked.kernels, asked.results, asked.processes, asked.seconds)
+    elif asked.step == "fit":
+        fit(asked.kernels, asked.results)
+    else:
+        {"measure": measure, "systems": systems}[asked.step](asked.kernels, asked.results, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()
