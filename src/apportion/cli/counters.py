@@ -231,7 +231,7 @@ def kernels(
     local_sizes: str = "64",
     workloads: Path | None = None,
     cgo17: Path | None = None,
-    times: Path | None = None,
+    times: Annotated[tuple[str, ...], _LIST] = (),
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
     json: Annotated[bool, _FLAG] = False,
@@ -246,7 +246,8 @@ def kernels(
         local_sizes: work-group sizes, likewise; the suite has its own.
         workloads: a file of workloads, one JSON object a line, as a campaign writes them.
         cgo17: the folder of the CGO17 tables, whose kernels are counted too, with deduced arguments.
-        times: a campaign's measurements.parquet, whose times are added to the table.
+        times: a campaign's measurements.parquet, whose times are added to the table; with what to call its
+            devices behind it, if need be: `out/measurements.parquet:cpu=xeon,gpu=h200`.
         seconds: the deadline of one launch.
         instructions: how many one launch may execute.
         json: print each launch as a line of JSON.
@@ -266,8 +267,10 @@ def kernels(
         elif one.failure:
             note(f"{one.name}: {one.failure}")
     table = CounterTable.read(out)
-    if times is not None:
-        table = table.joined(batch.times_of(times))
+    for word in times:
+        path, _, names = word.partition(":")
+        table = table.joined(batch.times_of(Path(path), _pairs(names)))
+    if times:
         table.write(out)
     runs = table.frame["run"].n_unique()
     note(f"{runs} launches are in {out}; {failures} failed now, and are in its journal with their reasons.")
@@ -311,6 +314,13 @@ def import_(
     else:
         print_table(("", "number"), list(summary.items()), right=("number",))
         note(f"They are in {out}.")
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    if not all(device and system for device, _, system in pairs):
+        raise InvalidSetting(f"Devices are named DEVICE=SYSTEM with commas between them, not {text!r}")
+    return {device: system for device, _, system in pairs}
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -42,7 +42,8 @@ def relative_performance(
     Args:
         settings: the experiment's TOML file.
         data: the folder of the AIWC files; by default what `apportion data path aiwc` says.
-        measured: a table of counters with AIWC's columns and times on systems of one's own.
+        measured: a table of counters with AIWC's columns and times on systems of one's own; the stages of the
+            network are taken apart on AIWC alone.
         profiled: the system of `measured` on which runs are timed; by default its first.
         results: where finished folds are kept.
         out: where the page goes; its figures go to a folder of the same name beside it.
@@ -51,6 +52,9 @@ def relative_performance(
     """
     comparison = load(Comparison, settings)
     everything = _aiwc(data)
+    own = table_of(CounterTable.read(measured), name=measured.stem, counters=AIWC) if measured else None
+    if own and profiled and profiled not in own.systems:
+        raise UnknownName("system", profiled, own.systems)
     sets = {"aiwc": _set("AIWC, four systems", comparison, everything, results)}
     model = model_of(everything, systems=comparison.systems, profiled=comparison.profiled)
     trust = trust_of(model, systems=comparison.systems, profiled=comparison.profiled, unfamiliar=UNFAMILIAR)
@@ -58,12 +62,8 @@ def relative_performance(
     if ship:
         model.save(WEIGHTS)
         note(f"The model is in {WEIGHTS}")
-    if measured:
-        own = table_of(CounterTable.read(measured), name=measured.stem, counters=AIWC)
-        chosen = profiled or own.systems[0]
-        if chosen not in own.systems:
-            raise UnknownName("system", chosen, own.systems)
-        mine = replace(comparison, systems=own.systems, profiled=chosen)
+    if own:
+        mine = replace(comparison.without_stages(), systems=own.systems, profiled=profiled or own.systems[0])
         sets["own"] = _set("Runs of our own", mine, own, results)
     text, figures = page(sets, out.stem)
     folder = out.with_suffix("")

@@ -1,8 +1,9 @@
 """Predictors of relative performance compared: every row of a table, under every split.
 
 Splits: `random` five folds over runs (80-20, as in the seed: the same kernel with another size stands on both
-sides), `kernel` folds that keep a kernel's sizes together, `application` each application in turn. What is
-finished is kept in a file of JSON Lines, so that an interrupted run goes on.
+sides), `kernel` folds that keep a kernel's sizes together, `application` each application in turn, or where
+there are many of them, twelve groups of applications in turn. What is finished is kept in a file of JSON
+Lines, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,7 +38,9 @@ PROTOCOLS = ("random", "kernel", "application")
 RULES = ("most common order", "measure two, take the faster")
 "Rules that name an order or a system, but no vector: R² and MAE are not asked of them."
 CEILINGS = ("other half of the repeats", "one single run")
-_RANDOM_PARTS, _KERNEL_PARTS, _INNER_PARTS = 5, 8, 5
+_PARTS = {"random": 5, "kernel": 8, "application": 12}
+"How many folds there are at most."
+_INNER_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Comparison:
     seed: int = 1
     whole: str = ""
     "The row of the network with every stage, which its ablations are compared with."
+    stages: str = "…"
+    "What the names of those ablations begin with."
 
     def __post_init__(self) -> None:
         if self.profiled not in self.systems:
@@ -88,6 +93,10 @@ class Comparison:
             raise InvalidSetting("Each row needs a name of its own")
         if self.repetitions < 1:
             raise InvalidSetting(f"repetitions must be at least 1, not {self.repetitions}")
+
+    def without_stages(self) -> Comparison:
+        """The same less the network's ablations."""
+        return replace(self, rows=tuple(row for row in self.rows if not row.name.startswith(self.stages)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +117,12 @@ def splits(protocol: str, table: RelativeTable, seed: int, *, parts: int = 0) ->
 
     Args:
         parts: how many folds groups are joined to; by default 5 for random ones, 8 for kernels, and one for
-            each application.
+            each application up to twelve.
     """
     if protocol not in PROTOCOLS:
         raise UnknownName("split", protocol, PROTOCOLS)
     key = {"random": table.runs, "kernel": table.kernel, "application": table.application}[protocol]
-    return _folds(
-        np.array(key), seed, parts or {"random": _RANDOM_PARTS, "kernel": _KERNEL_PARTS}.get(protocol, 0)
-    )
+    return _folds(np.array(key), seed, parts or _PARTS[protocol])
 
 
 def _folds(key: NDArray[np.str_], seed: int, parts: int) -> list[tuple[Rows, Rows]]:
@@ -338,6 +345,9 @@ def _chosen(
 
 
 def _ceilings(table: RelativeTable, protocol: str) -> list[Answers]:
+    """What the noise of the times allows; nothing where each was taken once."""
+    if not table.repeated:
+        return []
     return [
         Answers(CEILINGS[0], protocol, (table.halves[1],)),
         Answers(CEILINGS[1], protocol, (table.single,)),

@@ -24,6 +24,7 @@ from apportion.train.relative import (
     against,
     choice_called,
     scores,
+    splits,
 )  # fmt: skip
 from apportion.train.relativefew import FewScore
 from apportion.train.relativeship import Trust
@@ -32,7 +33,7 @@ from apportion.train.relativetable import RelativeTable
 COLUMNS = {
     "random": "random 80-20 (sizes leak)",
     "kernel": "kernels left out",
-    "application": "one application out",
+    "application": "applications left out",
 }
 _MEASURES = {
     "r2": "R², in parts of the slowest",
@@ -79,17 +80,18 @@ class Set:
         return next(one for one in self.answers if (one.row, one.protocol) == (row, protocol))
 
 
-def page(sets: Mapping[str, Set], figures: str) -> tuple[str, dict[str, str]]:
+def page(sets: Mapping[str, Set], figures: str, *, samples: int = 400) -> tuple[str, dict[str, str]]:
     """The page in Markdown, and the files of its figures.
 
     Args:
         sets: by a short name, which figures are called after.
         figures: the folder of the figures, as the page links to it.
+        samples: how often applications are drawn anew for the intervals.
     """
     lines = ["# Relative performance across systems", "", *_reading()]
     drawn: dict[str, str] = {}
     for short, one in sets.items():
-        measures = {(a.row, a.protocol): scores(a, one.table) for a in one.answers}
+        measures = {(a.row, a.protocol): scores(a, one.table, samples=samples) for a in one.answers}
         lines += ["", f"## {one.title}", "", *_described(one)]
         if short == "aiwc":
             lines += ["", *_targets(one, measures)]
@@ -99,7 +101,7 @@ def page(sets: Mapping[str, Set], figures: str) -> tuple[str, dict[str, str]]:
             lines += ["", f"![{name}]({figures}/{short}-{name}.svg)"]
         for measure in MEASURES:
             lines += ["", f"### {_MEASURES[measure]}", "", *_table(one, measure, measures)]
-        lines += ["", *_chosen(one), "", *_stages(one)]
+        lines += ["", *_chosen(one), "", *_stages(one, samples)]
         if one.few:
             lines += ["", *_few(one)]
         if one.trust:
@@ -120,6 +122,8 @@ def _reading() -> list[str]:
         "on both sides; what to expect of a program never seen is the last column. `chosen by "
         "validation` takes, in",
         "each fold, the candidate with the least regret in folds of the same kind inside the training runs.",
+        "Rows in italics are no models: half of the repeats against the other half, and one repeat, show",
+        "what the noise of the times allows; the rules name an order or a system without looking at counters.",
     ]
 
 
@@ -128,13 +132,17 @@ def _described(one: Set) -> list[str]:
     applications, kernels = len(set(table.application)), len(set(table.kernel))
     order = common_order(table.log_times)
     share = float((order_of(table.log_times) == np.array(order)).all(axis=1).mean())
+    folds = len(splits("application", table, one.comparison.seed))
+    apart = "each application" if folds == applications else f"each of {folds} groups of applications"
     return [
         f"{len(table.runs)} runs of {kernels} kernels in {applications} applications, "
         f"{len(table.counters)} counters,"
         f" {len(table.systems)} systems: {', '.join(table.systems)}. {table.left_out} runs of the "
         "source were left"
         f" out: incomplete. The most common order, {' < '.join(table.systems[i] for i in order)}, is that of"
-        f" {share:.0%} of the runs. `One time known`: the run was timed on {one.comparison.profiled}.",
+        f" {share:.0%} of the runs. `One time known`: the run was timed on {one.comparison.profiled}. In the"
+        f" last column {apart} in turn is the test."
+        + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
     ]
 
 
@@ -170,7 +178,7 @@ def _published(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interva
     forest = next((row.name for row in one.comparison.rows if row.learner == "random-forest"), "")
     lines = [
         "### Beside the seed's numbers", "",
-        "| | published | here, runs at random | here, one application out |", "|---|---|---|---|",
+        "| | published | here, runs at random | here, applications left out |", "|---|---|---|---|",
     ]  # fmt: skip
     pairs = [
         ("R² of the network", network, "r2"),
@@ -253,10 +261,10 @@ def _chosen(one: Set) -> list[str]:
     return lines
 
 
-def _stages(one: Set) -> list[str]:
+def _stages(one: Set, samples: int) -> list[str]:
     """Each stage of the network: what leaving it out changes."""
     whole = one.comparison.whole
-    rows = [row.name for row in one.comparison.rows if row.learner == "network" and row.name.startswith("…")]
+    rows = [row.name for row in one.comparison.rows if row.name.startswith(one.comparison.stages)]
     if not whole or not rows:
         return []
     lines = [
@@ -269,7 +277,9 @@ def _stages(one: Set) -> list[str]:
     ]  # fmt: skip
     for row in rows:
         for protocol in PROTOCOLS:
-            found = against(one.answer(row, protocol), one.answer(whole, protocol), one.table)
+            found = against(
+                one.answer(row, protocol), one.answer(whole, protocol), one.table, samples=samples
+            )
             lines.append(
                 f"| {row} | {COLUMNS[protocol]} | {_number(found['r2'])} | {_number(found['top1'])} | "
                 f"{_number(found['regret'])} | {_verdict(found)} |"

@@ -36,6 +36,8 @@ class RelativeTable:
     single: Numbers  # (N, S): of the first repeat alone
     left_out: int = 0
     "Runs of the source that lack a counter or a time."
+    repeated: bool = True
+    "Whether every time was taken more than once: otherwise the halves of the repeats are no halves."
 
     def __post_init__(self) -> None:
         shape = (len(self.runs), len(self.systems))
@@ -53,7 +55,7 @@ class RelativeTable:
         return RelativeTable(
             self.name, self.runs, self.application, self.kernel, tuple(systems),
             tuple(self.kinds[i] for i in at), self.counters, self.values, self.log_times[:, at],
-            self.halves[:, :, at], self.single[:, at], self.left_out,
+            self.halves[:, :, at], self.single[:, at], self.left_out, self.repeated,
         )  # fmt: skip
 
     def features(self, kind: str, log_seconds: Numbers | None = None) -> Numbers:
@@ -118,6 +120,7 @@ def table_of(
     programs = [times.runs["program"][number] for number in keep]
     kernels = [times.runs["kernel"][number] for number in keep]
     described_systems = source.systems
+    often = measured.frame.filter(pl.col("run").is_in(names)).group_by("run", "system").len()
     first = pl.col("repeat") == pl.col("repeat").min().over("run", "system")
     return RelativeTable(
         name, tuple(names), tuple(programs),
@@ -129,6 +132,7 @@ def table_of(
         np.stack([_medians(measured.frame, pl.col("repeat") % 2 == half, names, chosen) for half in (0, 1)]),
         _medians(measured.frame, first, names, chosen),
         len(set(times.runs["run"].to_list()) | set(described.runs["run"].to_list())) - len(keep),
+        bool((often["len"] > 1).all()),
     )  # fmt: skip
 
 

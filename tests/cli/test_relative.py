@@ -1,0 +1,180 @@
+"""`apportion relative`, `apportion systems` and `apportion reproduce relative-performance`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apportion.advise.relative import shipped
+from apportion.cli import main
+
+ROWS = """
+systems = ["slow-cpu", "quick-cpu", "old-gpu", "new-gpu"]
+profiled = "new-gpu"
+repetitions = 1
+whole = "timed"
+[[rows]]
+name = "always the fastest on average"
+learner = "constant"
+[[rows]]
+name = "ridge"
+learner = "ridge"
+features = "shape"
+candidate = "counters"
+[[rows]]
+name = "timed"
+learner = "ridge"
+features = "shape"
+timed = true
+candidate = "timed"
+[[rows]]
+name = "… stronger"
+learner = "ridge"
+features = "shape"
+timed = true
+settings = { strength = 1e4 }
+"""
+
+
+def run(*words) -> int:
+    """The exit status of a command."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    return left.value.code
+
+
+@pytest.fixture(autouse=True)
+def systems_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("APPORTION_SYSTEMS", str(tmp_path / "systems"))
+
+
+@pytest.fixture
+def profile(tmp_path):
+    """A run that the shipped model knows, as a file."""
+    reference = shipped().reference
+    counters = dict(zip(reference.counters, reference.values[30].tolist(), strict=True))
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"name": "my run", "counters": counters}))
+    return path
+
+
+def samples_file(tmp_path, count: int):
+    reference = shipped().reference
+    times = 2 ** reference.log_times[:count, reference.systems.index("titanx")]
+    path = tmp_path / "samples.csv"
+    lines = [f"{run},{time / 2}" for run, time in zip(reference.runs, times, strict=False)]
+    path.write_text("\n".join(["run,seconds", *lines]))
+    return path
+
+
+def test_predict_prints_an_order_with_its_uncertainty(profile, capsys) -> None:
+    assert run("relative", "predict", profile) == 0
+    seen = capsys.readouterr()
+    for words in ("my run", "gtx1080", "sigma"):
+        assert words in seen.out
+    assert "familiarity" in seen.err
+    assert (
+        run("relative", "predict", profile, "--json", "--target", "slowest", "--seconds", "gtx1080=0.001")
+        == 0
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert max(said["vector"].values()) == 1
+    assert said["measured"] == ["gtx1080"]
+    assert sorted(said["order"]) == sorted(said["vector"])
+    assert set(said["sigma"]) == set(said["vector"])
+
+
+def test_predict_draws_the_run_among_those_known(profile, tmp_path, capsys) -> None:
+    plot = tmp_path / "run.html"
+    assert run("relative", "predict", profile, "--plot", plot, "--json") == 0
+    text = plot.read_text()
+    assert text.count("<svg") == 2
+    assert "my run: time in parts of the slowest" in text
+    assert "Among 100 known runs" in text
+
+
+def test_predict_abstains_when_a_run_is_far_from_all_known(profile, capsys) -> None:
+    said = json.loads(profile.read_text())
+    said["counters"] = {name: value * 1e7 for name, value in said["counters"].items()}
+    profile.write_text(json.dumps(said))
+    assert run("relative", "predict", profile, "--json") == 0
+    seen = capsys.readouterr()
+    assert json.loads(seen.out)["abstains"] is True
+    assert json.loads(seen.out)["order"] is None
+    assert "unfamiliar" in seen.err
+
+
+def test_a_time_that_is_none_is_said_so(profile, capsys) -> None:
+    assert run("relative", "predict", profile, "--seconds", "gtx1080") == 1
+    assert "A known time is written SYSTEM=SECONDS, not 'gtx1080'" in capsys.readouterr().err
+    assert run("relative", "predict", profile, "--systems", "gtx1080", "abacus") == 1
+    assert "No system called 'abacus'" in capsys.readouterr().err
+
+
+def test_a_system_is_added_used_shown_and_removed(profile, tmp_path, capsys) -> None:
+    assert run("systems", "add", "mine", "--samples", samples_file(tmp_path, 12), "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["samples"] == 12
+    assert max(said["likeness"], key=said["likeness"].get) == "titanx"
+    assert run("relative", "predict", profile, "--json") == 0
+    assert "mine" in json.loads(capsys.readouterr().out)["order"]
+    assert run("systems", "list", "--json") == 0
+    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(listed) == 16
+    assert {"system": "mine", "origin": "added", "runs": 12} in listed
+    assert run("systems", "show", "mine") == 0
+    assert "titanx" in capsys.readouterr().out
+    assert run("systems", "show", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 100
+    assert run("systems", "remove", "mine") == 0
+    assert run("systems", "show", "mine") == 1
+    assert "No added system called 'mine'" in capsys.readouterr().err
+
+
+def test_too_few_samples_are_refused_and_nothing_is_kept(tmp_path, capsys) -> None:
+    assert run("systems", "add", "mine", "--samples", samples_file(tmp_path, 4)) == 1
+    assert "4 measured runs are too few" in capsys.readouterr().err
+    assert run("systems", "list", "--json") == 0
+    assert '"added"' not in capsys.readouterr().out
+
+
+def test_reproduce_needs_the_published_data_and_says_how_to_get_it(tmp_path, capsys) -> None:
+    assert run("reproduce", "relative-performance", "--data", tmp_path) == 1
+    assert "aiwc_tidy.parquet: missing" in capsys.readouterr().err
+
+
+def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, monkeypatch) -> None:
+    pytest.importorskip("sklearn")
+    from apportion.cli import reproducerelative as command
+    from apportion.data.counters import AIWC
+    from apportion.train.relativetable import table_of
+
+    made_up = table_of(timed_runs, name="aiwc", counters=AIWC)
+    monkeypatch.setattr(command, "_aiwc", lambda data: made_up)  # the published data is not ours to ship
+    (tmp_path / "rows.toml").write_text(ROWS)
+    timed_runs.write(tmp_path / "own.parquet")
+    out = tmp_path / "page.md"
+    words = ("reproduce", "relative-performance", "--settings", tmp_path / "rows.toml", "--results",
+             tmp_path / "results.jsonl", "--out", out, "--measured", tmp_path / "own.parquet", "--json")  # fmt: skip
+    monkeypatch.setattr(command, "few_samples", lambda table, report: [])
+    monkeypatch.setattr(command, "page", _quick)
+    assert run(*words, "--profiled", "old-gpu") == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(line["set"], line["split"]) for line in said} == {
+        (short, split) for short in ("aiwc", "own") for split in ("random", "kernel", "application")
+    }
+    assert "… stronger" in {line["row"] for line in said if line["set"] == "aiwc"}
+    assert "… stronger" not in {line["row"] for line in said if line["set"] == "own"}
+    text = out.read_text()
+    assert "## Runs of our own" in text
+    assert "the run was timed on old-gpu" in text
+    assert (tmp_path / "page" / "own-figure-5.svg").exists()
+    assert run(*words, "--profiled", "tpu") == 1
+    assert "No system called 'tpu'" in capsys.readouterr().err
+
+
+def _quick(sets, folder):
+    from apportion.train.relativepage import page
+
+    return page(sets, folder, samples=5)
