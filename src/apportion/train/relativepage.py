@@ -123,7 +123,7 @@ def _reading() -> list[str]:
         "validation` takes, in",
         "each fold, the candidate with the least regret in folds of the same kind inside the training runs.",
         "Rows in italics are no models: half of the repeats against the other half, and one repeat, show",
-        "what the noise of the times allows; the rules name an order or a system without looking at counters.",
+        "what the noise of the times allows; rules name an order or a system without looking at counters.",
     ]
 
 
