@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from apportion.cli import main
+from apportion.device.campaign import JOURNAL, LAUNCHES, TABLE
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
@@ -29,6 +35,48 @@ def test_a_folder_of_kernels_becomes_a_table(tmp_path: Path, capsys: pytest.Capt
     )
     assert "1 points measured now, 0 of them failures" in said.err
     assert (tmp_path / "out" / "measurements.parquet").exists()
+
+
+def test_a_kill_in_the_middle_of_a_point_loses_one_launch_at_most(tmp_path: Path) -> None:
+    (tmp_path / "slow.cl").write_text(
+        "kernel void slow(global float *y) { float v = get_global_id(0);"
+        " for (int i = 0; i < 20000; ++i) v = v * 0.5f + 1.0f; y[get_global_id(0)] = v; }"
+    )
+    out = tmp_path / "out"
+    command = [
+        sys.executable, "-c", "from apportion.cli import main; main()", "measure", str(tmp_path / "slow.cl"),
+        "--out", str(out), "--sizes", "256,512,1024", "--local-sizes", "32", "--seconds", "3",
+        "--pocl-instances", "2", "--threads", "1",
+    ]  # fmt: skip
+    campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while not (_lines(out / JOURNAL) and len(_lines(out / LAUNCHES)) > 4):
+            assert time.monotonic() < end, "the campaign does not get on"
+            time.sleep(0.002)
+    finally:
+        os.kill(campaign.pid, signal.SIGKILL)
+        campaign.wait()
+    before, flying = _lines(out / JOURNAL), [json.loads(line) for line in _lines(out / LAUNCHES)]
+    if {launch["key"] for launch in flying} & {json.loads(line)["key"] for line in before}:
+        flying = []  # the kill came after a point had reached the journal and before its launches were dropped
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = _lines(out / JOURNAL)
+    assert after[: len(before)] == before
+    points = {point["key"]: point for point in map(json.loads, after)}
+    assert len(points) == len(after) == 6
+    assert not any(point["failure"] for point in points.values())
+    for key in {launch["key"] for launch in flying}:
+        assert points[key]["repeats"] >= sum(
+            launch["key"] == key and launch["share"] == 1 for launch in flying
+        )
+    assert _lines(out / LAUNCHES) == []
+    assert (out / TABLE).exists()
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that are whole."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 def test_nothing_to_measure_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

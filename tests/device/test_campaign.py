@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 from apportion.device.base import Limits
 from apportion.device.campaign import (
     JOURNAL,
+    LAUNCHES,
     TABLE,
     Campaign,
     Point,
@@ -136,6 +138,21 @@ def test_a_line_that_a_kill_cut_off_is_measured_again(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_text(json.dumps({"key": "a"}) + "\n" + '{"key": "b", "sec')
     assert read_journal(tmp_path) == [{"key": "a"}]
     assert (tmp_path / JOURNAL).read_text() == '{"key": "a"}\n'
+
+
+def test_launches_of_a_visit_that_was_interrupted_count_when_it_is_taken_up_again(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    cpu, _ = _measure(out, sources[0])
+    (out / JOURNAL).unlink()
+    known = json.dumps({"key": cpu.key, **asdict(Launched(1.0, 0.0, 9.0, 0.0, 9.0))})
+    (out / LAUNCHES).write_text(f"{known}\n" * 9 + known[:20])
+    again, other = _measure(out, sources[0])
+    assert (again.repeats, again.seconds) == (10, 9.0)
+    assert other.seconds is not None
+    assert other.seconds < 9
+    assert (out / LAUNCHES).read_text() == ""
 
 
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Every case is one visit of a worker: all devices in turn, warmed up, shares of the range interleaved,
 repeated until the interval is narrow. Its points are in the journal, one line of JSON each, before the
-next visit begins; what is there already is not measured again. Killing the process loses the visit in
-flight. The journal becomes a Parquet file at the end of every run, failures included.
+next visit begins; what is there already is not measured again. Launches of the visit in flight are in a file
+of their own, each as soon as it is measured: killing the process at any moment loses one launch. The journal
+becomes a Parquet file at the end of every run, failures included.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import json
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -34,6 +36,8 @@ from apportion.program.signature import Signature, signatures_of
 from apportion.program.source import Source
 
 JOURNAL = "journal.jsonl"
+LAUNCHES = "launches.jsonl"
+"Of the visit in flight."
 TABLE = "measurements.parquet"
 Compiled = Callable[[Workload], str]
 "Where the LLVM IR of a workload comes from."
@@ -130,12 +134,46 @@ def run_campaign(
     except OSError as error:
         raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
     done = {point["key"]: not point.get("failure") for point in read_journal(folder)}
-    with VisitingWorker(drivers, limits) as worker, (folder / JOURNAL).open("a") as journal:
-        for points in _visits(workloads, campaign, worker, done, compiled or _ir, until):
+    with (
+        VisitingWorker(drivers, limits) as worker,
+        (folder / JOURNAL).open("a") as journal,
+        _Flight(folder / LAUNCHES) as flight,
+    ):
+        for points in _visits(workloads, campaign, worker, done, compiled or _ir, until, flight):
             journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
             journal.flush()  # the system has it then, whatever becomes of this process
+            flight.landed()
             yield from points
     write_table(folder)
+
+
+class _Flight:
+    """Launches of the visit in flight, in a file: a campaign that was killed goes on after the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self.known: dict[str, list[Launched]] = {}
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        with suppress(ValueError, TypeError, KeyError):  # a last line of zeros, after the power failed
+            for line in lines:
+                said = json.loads(line)
+                self.known.setdefault(said.pop("key"), []).append(Launched(**said))
+        self._file = path.open("a")
+
+    def add(self, key: str, launched: Launched) -> None:
+        """Keep a launch of the point of this key."""
+        self._file.write(json.dumps({"key": key, **asdict(launched)}) + "\n")
+        self._file.flush()
+
+    def landed(self) -> None:
+        """The journal has everything: begin anew."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
@@ -211,6 +249,7 @@ def _visits(
     done: Mapping[str, bool],
     compiled: Compiled,
     until: float | None,
+    flight: _Flight,
 ) -> Iterator[list[Point]]:
     infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
@@ -237,7 +276,7 @@ def _visits(
             first = infos[0].id
             reference = [first] if first not in left and done[starts[first].key] else []
             asked = [starts[device] for device in (*reference, *left)]
-            visited = _visit(workload, case, asked, campaign, worker, compiled)
+            visited = _visit(workload, case, asked, campaign, worker, compiled, flight)
             points = [point for point in visited if point.device in left]
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
             insort(smaller, (case.span.work_items, longest))
@@ -284,16 +323,25 @@ def _visit(
     campaign: Campaign,
     worker: VisitingWorker,
     compiled: Compiled,
+    flight: _Flight,
 ) -> list[Point]:
+    keys = {point.device: point.key for point in starts}
     try:
-        visit = visit_of(workload, case, [point.device for point in starts], campaign, compiled)
-        seen = worker.visit(visit, campaign.visit_seconds)
+        visit = visit_of(workload, case, list(keys), campaign, compiled)
+        known = {device: tuple(flight.known.get(key, ())) for device, key in keys.items()}
+        seen = worker.visit(
+            replace(visit, known=known),
+            campaign.visit_seconds,
+            lambda launched: flight.add(keys[launched[0]], launched[1]),
+        )
     except ApportionError as error:
         if len(starts) == 1:
             return [replace(starts[0], failure=_words(error), measured_at=time.time())]
         # Which of the devices is at fault shows when each is visited alone.
         return [
-            point for start in starts for point in _visit(workload, case, [start], campaign, worker, compiled)
+            point
+            for start in starts
+            for point in _visit(workload, case, [start], campaign, worker, compiled, flight)
         ]
     return [_measured(start, one) for start, one in zip(starts, seen, strict=True)]
 

@@ -20,7 +20,7 @@ from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.devicequeue import Queue
 from apportion.device.plan import Build, Outcome, Plan
 from apportion.device.running import Prepared, Running
-from apportion.device.visit import Seen, Visit
+from apportion.device.visit import Launched, Seen, Visit
 from apportion.device.visiting import Visitor
 from apportion.errors import NoDevice, UnknownName
 
@@ -89,9 +89,9 @@ class Driver:
         running.check_guards()
         return Outcome(times, ended - started, ended - merging, conflicts, strays)
 
-    def visit(self, visit: Visit) -> list[Seen]:
-        """Measure one case of a workload on several devices in turn."""
-        return self._visitor.visit(visit)
+    def visit(self, visit: Visit, report: Callable[[tuple[str, Launched]], None]) -> list[Seen]:
+        """Measure one case of a workload on several devices in turn; every launch is told as it ends."""
+        return self._visitor.visit(visit, report)
 
     def _queue(self, device: str) -> Queue:
         if device not in self.devices:

@@ -17,6 +17,8 @@ from apportion.errors import WorkerCrashed
 
 BEGUN = "begun"
 "What a worker says between request and answer: compiling is over, the kernels run."
+SEEN = "seen"
+"What the first of a pair is that a worker sends between request and answer: something is measured."
 
 
 def send(connection: socket.socket, value: Any) -> None:

@@ -15,7 +15,7 @@ import traceback
 from typing import Any
 
 from apportion.device.driver import Driver
-from apportion.device.pipe import BEGUN, receive, send
+from apportion.device.pipe import BEGUN, SEEN, receive, send
 from apportion.errors import ApportionError
 
 
@@ -31,6 +31,8 @@ def serve(connection: socket.socket) -> None:
                 arguments = (arguments[0], descriptors[0], arguments[1])
             elif name == "run":
                 arguments = (*arguments, lambda: send(connection, BEGUN))
+            elif name == "visit":
+                arguments = (*arguments, lambda seen: send(connection, (SEEN, seen)))
             answer: Any = (True, getattr(driver, name)(*arguments))
         except ApportionError as error:
             answer = (False, (type(error).__name__, error.args, error.__dict__))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,8 @@ class Visit:
     "Elements of each written array that are compared between devices; 0 for all."
     binaries: str = ""
     "A folder where programs of devices with their own compiler are kept."
+    known: Mapping[str, tuple[Launched, ...]] = field(default_factory=dict)
+    "Device → launches of this visit that were measured before it was interrupted."
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,13 @@ class Seen:
 class VisitingWorker(Worker):
     """A worker that is also asked for visits."""
 
-    def visit(self, visit: Visit, seconds: float) -> list[Seen]:
+    def visit(
+        self, visit: Visit, seconds: float, report: Callable[[tuple[str, Launched]], None] | None = None
+    ) -> list[Seen]:
         """Do a visit, within a time.
+
+        Args:
+            report: is told every launch, with its device, as soon as it is measured.
 
         Raises:
             DeadlineExceeded, WorkerCrashed, LimitExceeded: the kernel, or a driver, is at fault.
@@ -81,7 +88,9 @@ class VisitingWorker(Worker):
         doing = f"measuring {visit.plan.build.kernel!r} on {', '.join(visit.devices)}"
         if self._process is None:  # loading the drivers has its own time, which is longer than a visit's
             self._ask("describe", seconds=0.0, doing="listing devices")
-        seen: list[Seen] = self._ask("visit", visit, seconds=seconds, doing=doing)
+        seen: list[Seen] = self._ask(
+            "visit", visit, seconds=seconds, doing=doing, report=report or (lambda _: None)
+        )
         return seen
 
 

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from apportion.device.workload import ArrayWord
 from apportion.errors import ApportionError, UnreadableFile
 
 Bytes = NDArray[np.uint8]
+Report = Callable[[tuple[str, Launched]], None]
 _LEAST_CAPACITY = 1 << 16
 
 
@@ -137,7 +138,7 @@ class Visitor:
         self.pool = Pool()
         self.observers = Observer.found()
 
-    def visit(self, visit: Visit) -> list[Seen]:
+    def visit(self, visit: Visit, report: Report) -> list[Seen]:
         """Warm up every device, compare results, then launch shares in turn until intervals are narrow."""
         arrays = {
             place.region: self.pool.take(place.region, visit.arrays[place.region], place.written)
@@ -150,12 +151,12 @@ class Visitor:
         )
         stay = _Stay(replace(visit.plan, arguments=places), list(arrays.values()), self.queues)
         try:
-            return self._seen(visit, stay)
+            return self._seen(visit, stay, report)
         finally:
             for queue, pooled in itertools.product(self.queues.values(), arrays.values()):
                 queue.forget(pooled.number)
 
-    def _seen(self, visit: Visit, stay: _Stay) -> list[Seen]:
+    def _seen(self, visit: Visit, stay: _Stay, report: Report) -> list[Seen]:
         seen: dict[str, Seen] = {}
         reference: dict[str, NDArray[Any]] = {}
         for device in visit.devices:
@@ -172,18 +173,20 @@ class Visitor:
                 seen[device] = Seen(device, failure=f"{type(error).__name__}: {error}")
         measured = [device for device in visit.devices if not seen[device].failure]
         if visit.repeats is not None and measured:
-            for device, launches, joules in self._measured(visit, visit.repeats, stay, measured):
+            found = self._measured(visit, visit.repeats, stay, measured, report)
+            for device, launches, joules in found:
                 seen[device] = replace(seen[device], launches=tuple(launches), joules=joules)
         return [seen[device] for device in visit.devices]
 
     def _measured(
-        self, visit: Visit, repeats: Repeats, stay: _Stay, devices: list[str]
+        self, visit: Visit, repeats: Repeats, stay: _Stay, devices: list[str], report: Report
     ) -> list[tuple[str, list[Launched], dict[str, float]]]:
-        launches: dict[str, list[Launched]] = {device: [] for device in devices}
+        launches = {device: list(visit.known.get(device, ())) for device in devices}
         joules: dict[str, dict[str, float]] = {device: {} for device in devices}
         active = list(devices)
         began = time.perf_counter()
-        for number in itertools.count(1):
+        rounds = min(sum(one.share == 1.0 for one in launches[device]) for device in devices)
+        for number in itertools.count(rounds + 1):
             for share in stay.distinct(visit.shares):
                 for device in list(active):
                     before = [observer.joules() for observer in self.observers]
@@ -192,6 +195,7 @@ class Visitor:
                         spent = joules[device].get(observer.name, 0.0) + observer.joules() - start
                         joules[device][observer.name] = spent
                     launches[device].append(launched)
+                    report((device, launched))
                     if share == 1.0 and launched.seconds > visit.most_seconds:
                         active.remove(device)
             spent_seconds = time.perf_counter() - began

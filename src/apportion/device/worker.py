@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from apportion import errors
 from apportion.device.base import Calibration, DeviceInfo, Limits
 from apportion.device.memory import Region
-from apportion.device.pipe import BEGUN, receive, send
+from apportion.device.pipe import BEGUN, SEEN, receive, send
 from apportion.device.plan import ArrayPlace, Build, Outcome, Plan
 from apportion.device.platforms import DEFAULT_DRIVERS, DriverOptions, worker_environment
 
@@ -177,7 +178,15 @@ class Worker:
         )  # fmt: skip
         self._attached.add(number)
 
-    def _ask(self, request: str, *arguments: Any, seconds: float, doing: str, descriptor: int = -1) -> Any:
+    def _ask(
+        self,
+        request: str,
+        *arguments: Any,
+        seconds: float,
+        doing: str,
+        descriptor: int = -1,
+        report: Callable[[Any], None] | None = None,
+    ) -> Any:
         if self._process is None:
             self._start()
             seconds += _START_SECONDS
@@ -187,10 +196,16 @@ class Worker:
             send(connection, (request, arguments))
             if descriptor >= 0:
                 socket.send_fds(connection, [b"d"], [descriptor])
-            self._wait(connection, seconds, doing)
+            end = time.monotonic() + seconds
+            self._wait(connection, seconds, doing, end)
             answer = receive(connection)
+            while report is not None and answer is not None and answer[0] == SEEN:
+                report(answer[1])
+                self._wait(connection, seconds, doing, end)
+                answer = receive(connection)
             if answer == BEGUN:  # compiling is over; now the kernel has its own time
-                self._wait(connection, self.limits.seconds, doing)
+                seconds = self.limits.seconds
+                self._wait(connection, seconds, doing, time.monotonic() + seconds)
                 answer = receive(connection)
         except (BrokenPipeError, ConnectionResetError):
             answer = None
@@ -204,8 +219,7 @@ class Worker:
             raise _rebuilt(*value)
         return value
 
-    def _wait(self, connection: socket.socket, seconds: float, doing: str) -> None:
-        end = time.monotonic() + seconds
+    def _wait(self, connection: socket.socket, seconds: float, doing: str, end: float) -> None:
         while not select.select([connection], [], [], min(_POLL_SECONDS, max(0.0, end - time.monotonic())))[
             0
         ]:
