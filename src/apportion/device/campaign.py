@@ -105,6 +105,8 @@ class Point:
     "Whether the results are those of the first device; None where there is nothing to compare."
     joules: float | None = None
     "Energy of all launches together, by the machine's meters, where they were switched on."
+    counters: str = ""
+    "`page faults:12,…`: how much the system's counters grew in all launches together, likewise."
     failure: str = ""
     measured_at: float = field(default_factory=time.time)
 
@@ -374,7 +376,8 @@ def _measured(start: Point, seen: Seen) -> Point:
         start, seconds=total.median, seconds_low=total.low, seconds_high=total.high, upload=upload,
         kernel_seconds=kernel, download=download, fixed=fixed, rate=rate,
         shares=",".join(f"{share:.6g}:{seconds:.6g}" for share, seconds in medians.items()),
-        repeats=total.count, agrees=seen.agrees, joules=sum(seen.joules.values()) if seen.joules else None,
+        repeats=total.count, agrees=seen.agrees, joules=seen.joules,
+        counters=",".join(f"{name}:{value:.6g}" for name, value in seen.counters.items()),
         failure="" if seen.agrees is not False else f"Disagrees: {seen.said}", measured_at=time.time(),
     )  # fmt: skip
 

@@ -1,36 +1,53 @@
-"""Observers: what a machine's own meters say of the energy that launches take.
+"""Observers: what a machine's own meters say of launches: energy, and what the system counts for a process.
 
 A meter is only read, before and after; one that this process may not read is not there. Intel's (RAPL) counts
 the processor's package, NVIDIA's (NVML) the whole card, each also what is not ours. NVIDIA's moves about ten
-times a second, so that only what takes longer than that is told apart.
+times a second, so that only what takes longer than that is told apart. The system's own counters (processor
+time, page faults, switches) are those of the worker process, in which kernels of CPU devices run.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGES = Path("/sys/class/powercap")
 SWITCH = "APPORTION_OBSERVE"
-"The environment variable that switches observers on, by `energy`."
+"The environment variable that switches observers on: `energy`, `counters`, or both with a comma between."
 
 
 @dataclass(frozen=True)
 class Observer:
-    """A meter of energy that only grows."""
+    """A meter that only grows."""
 
     name: str
-    joules: Callable[[], float]
+    read: Callable[[], float]
+    energy: bool = False
+    "Whether it counts joules."
 
     @classmethod
     def found(cls) -> list[Observer]:
         """The meters of this machine that may be read; none unless they were switched on."""
-        if os.environ.get(SWITCH) != "energy":
-            return []
-        return [*packages(_PACKAGES), *_cards()]
+        wanted = os.environ.get(SWITCH, "").split(",")
+        energy = [*packages(_PACKAGES), *_cards()] if "energy" in wanted else []
+        return [*energy, *(_counters() if "counters" in wanted else [])]
+
+
+def _counters() -> list[Observer]:
+    """What the system counts for this process, all of its threads together."""
+
+    def used() -> resource.struct_rusage:
+        return resource.getrusage(resource.RUSAGE_SELF)
+
+    return [
+        Observer("processor seconds", lambda: used().ru_utime + used().ru_stime),
+        Observer("page faults", lambda: float(used().ru_minflt + used().ru_majflt)),
+        Observer("switches", lambda: float(used().ru_nvcsw + used().ru_nivcsw)),
+    ]
 
 
 def packages(folder: Path) -> list[Observer]:
@@ -46,7 +63,7 @@ def packages(folder: Path) -> list[Observer]:
         def joules(meter: Path = meter) -> float:
             return int(meter.read_text()) * 1e-6
 
-        found.append(Observer(f"package {place.name.partition(':')[2]}", joules))
+        found.append(Observer(f"package {place.name.partition(':')[2]}", joules, energy=True))
     return found
 
 
@@ -74,5 +91,5 @@ def _cards() -> list[Observer]:
             library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(value))
             return value.value * 1e-3
 
-        found.append(Observer(f"card {number}", joules))
+        found.append(Observer(f"card {number}", joules, energy=True))
     return found

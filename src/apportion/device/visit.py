@@ -67,8 +67,10 @@ class Seen:
     "What differs."
     failure: str = ""
     "Why there are no launches, or no more of them."
-    joules: Mapping[str, float] = field(default_factory=dict)
-    "Observer → energy of all launches together, where observers are on."
+    joules: float | None = None
+    "Energy of all launches together, where meters of it are read."
+    counters: Mapping[str, float] = field(default_factory=dict)
+    "Counter → how much it grew in all launches together, where counters are read."
 
 
 class VisitingWorker(Worker):

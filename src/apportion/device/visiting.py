@@ -174,26 +174,30 @@ class Visitor:
         measured = [device for device in visit.devices if not seen[device].failure]
         if visit.repeats is not None and measured:
             found = self._measured(visit, visit.repeats, stay, measured, report)
-            for device, launches, joules in found:
-                seen[device] = replace(seen[device], launches=tuple(launches), joules=joules)
+            for device, launches, observed in found:
+                energy = [observed.pop(meter.name) for meter in self.observers if meter.energy]
+                seen[device] = replace(
+                    seen[device], launches=tuple(launches), joules=sum(energy) if energy else None,
+                    counters=observed,
+                )  # fmt: skip
         return [seen[device] for device in visit.devices]
 
     def _measured(
         self, visit: Visit, repeats: Repeats, stay: _Stay, devices: list[str], report: Report
     ) -> list[tuple[str, list[Launched], dict[str, float]]]:
         launches = {device: list(visit.known.get(device, ())) for device in devices}
-        joules: dict[str, dict[str, float]] = {device: {} for device in devices}
+        names = [observer.name for observer in self.observers]
+        observed: dict[str, dict[str, float]] = {device: dict.fromkeys(names, 0.0) for device in devices}
         active = list(devices)
         began = time.perf_counter()
         rounds = min(sum(one.share == 1.0 for one in launches[device]) for device in devices)
         for number in itertools.count(rounds + 1):
             for share in stay.distinct(visit.shares):
                 for device in list(active):
-                    before = [observer.joules() for observer in self.observers]
+                    before = [observer.read() for observer in self.observers]
                     launched = stay.launch(device, share)
                     for observer, start in zip(self.observers, before, strict=True):
-                        spent = joules[device].get(observer.name, 0.0) + observer.joules() - start
-                        joules[device][observer.name] = spent
+                        observed[device][observer.name] += observer.read() - start
                     launches[device].append(launched)
                     report((device, launched))
                     if share == 1.0 and launched.seconds > visit.most_seconds:
@@ -205,7 +209,7 @@ class Visitor:
             )
             if enough or not active or number >= repeats.most or spent_seconds > 6 * repeats.seconds:
                 break
-        return [(device, launches[device], joules[device]) for device in devices]
+        return [(device, launches[device], observed[device]) for device in devices]
 
     def _program(self, visit: Visit, queue: Queue) -> None:
         """Have the program ready: from the folder of binaries where there is one, which it else goes to."""
