@@ -16,7 +16,8 @@ from apportion.data.published import tpugraphs
 from apportion.testing.ranker_checks import layout_graph, tile_graph
 
 PAGE = "".join(
-    f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("tables of the seed", "our own collection")
+    f"<!-- {name} -->\n<!-- end of {name} -->\n"
+    for name in ("tables of the seed", "measure a few", "broadcast on a GPU", "our own collection")
 )
 TABLES = """
 batches = [2]
@@ -36,7 +37,19 @@ kernel_folds = 2
 name = "trees"
 model = "trees"
 hyperparameters = { trees = 5 }
+[[rows]]
+name = "needs a GPU's compiler"
+model = "trees"
+hyperparameters = { trees = 5, features = "compiled" }
 """
+STEPS = {
+    "device": "NVIDIA H200", "torch": "2.11",
+    "rows": [{
+        "model": "mean", "nodes": 12_064, "configurations": 64, "plain_step_us": 900.0, "once_step_us": 90.0,
+        "plain_score_us": 300.0, "once_score_us": 20.0, "plain_step_bytes": 4e9, "once_step_bytes": 5e8,
+        "scores_apart": 3e-7,
+    }],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -74,6 +87,15 @@ def test_tables_of_a_dataset_and_of_a_collection_go_into_the_page(folder, capsys
     page = (folder / "page.md").read_text()
     assert "**Table 3 in form**" in page  # the other section stays
     assert "**Unseen kernels**: 4 graphs" in page
+    assert "### collection" in page
+    assert "*aim*" not in page.split("### collection")[1]  # aims are those of the GPU's kernels
+
+
+def test_what_was_measured_on_a_gpu_goes_into_the_page(folder):
+    (folder / "steps.json").write_text(json.dumps(STEPS))
+    assert run("--steps", "steps.json") == 0
+    row = "| mean, 12,064, 64 | 900.0 µs | 90.0 µs | 10.0 × | 300.0 µs | 20.0 µs | 15.0 × | 4,000 MB | 500 MB | 3.0e-07 |"
+    assert row in (folder / "page.md").read_text()
 
 
 def test_what_is_finished_is_not_run_again(folder, capsys):

@@ -1,20 +1,20 @@
-"""A page about collections of our own, in Markdown: what was measured, its ceilings, what a few give."""
+"""Markdown about measured configurations: collections of our own, their ceilings, and what a few give."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.advise.recorded import tune_runs
+from apportion.advise.recorded import ridge_recorded, tune_recorded, tune_runs
 from apportion.collect.runs import GraphRuns, ceiling, read_runs
 from apportion.errors import UnreadableFile
 from apportion.model.ridge import TuningPlan
-from apportion.task.metrics import Interval
+from apportion.task.metrics import Interval, over_seeds
 from apportion.task.ranking import over_graphs
 
 _DRAWS = 200
@@ -41,6 +41,29 @@ def collection_page(folders: Sequence[Path], budgets: Sequence[int], *, seeds: i
         UnreadableFile: a folder holds no runs.
     """
     return "\n".join(_section(folder, budgets, seeds) for folder in folders)
+
+
+def recorded_table(path: Path, budgets: Sequence[int], aims: Mapping[int, float], seeds: int) -> str:
+    """What tuning on a recorded file finds with each budget, beside a plain ridge regression."""
+    head = (
+        "measured", "tau-b of the rest", "worst seed", "pairs tied by the model", "tau-b, ties broken",
+        "plain ridge, tau-b", "slower than the best (worst seed)", "aim, tau-b",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(head)} |", "|--:" * len(head) + "|"]
+    for budget in budgets:
+        found = tune_recorded(path, TuningPlan(budget), range(seeds))
+        plain = ridge_recorded(path, budget, range(seeds))
+        slower = [one.slowdown for one in found]
+        cells = (
+            f"{budget:,}", _three(over_seeds([one.tau_b for one in found])),
+            f"{min(one.tau_b for one in found):.3f}",
+            f"{np.mean([one.tied_scores / one.pairs for one in found]):.1%}",
+            _three(over_seeds([one.tau_b_untied for one in found])), _three(over_seeds(plain)),
+            f"{np.mean(slower):.3%} ({max(slower):.3%})", f"{aims[budget]:.2f}" if budget in aims else "",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    said = f"{found[0].distinct:,} different configurations, {found[0].pairs:,} pairs not measured at most"
+    return "\n".join([f"`{path.name}`: {said}, seeds 0 to {seeds - 1}.", "", *lines])
 
 
 def replay(runs: Sequence[GraphRuns], budget: int, seeds: int) -> Replay:
@@ -126,7 +149,7 @@ def _replays(runs: Sequence[GraphRuns], budgets: Sequence[int], seeds: int) -> I
         found = replay(runs, budget, seeds)
         yield (
             f"| {budget} | {_percent(found.tuned)} | {_percent(found.drawn)} | {_percent(default)} "
-            f"| {found.tau_b.value:.3f} [{found.tau_b.low:.3f}, {found.tau_b.high:.3f}] |"
+            f"| {_three(found.tau_b)} |"
         )
 
 
@@ -134,6 +157,10 @@ def _by_chance(runtime: NDArray[np.int64], budget: int) -> float:
     random = np.random.default_rng(0)
     lows = [runtime[random.permutation(len(runtime))[:budget]].min() for _ in range(_DRAWS)]
     return float(np.mean(lows)) / float(runtime.min()) - 1
+
+
+def _three(interval: Interval) -> str:
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def _percent(interval: Interval) -> str:

@@ -15,7 +15,7 @@ from apportion.collect.runs import GraphRuns
 from apportion.data.packing import pack
 from apportion.data.published.tpugraphs import COLLECTIONS, PublishedFile
 from apportion.errors import InvalidSetting
-from apportion.model.ridge import TuningPlan
+from apportion.model.ridge import OptionRidge, TuningPlan
 from apportion.model.tuner import TunedGraph, tune_graph
 from apportion.task.ranking import agreement
 
@@ -61,6 +61,20 @@ def tune_recorded(path: Path, plan: TuningPlan, seeds: Sequence[int]) -> list[Re
         truth, codes, counts = graph.truth, np.array(graph.codes), graph.option_counts
         first = np.unique(graph.arrays["config_group"], return_index=True)[1]
         return [_replayed(str(path), codes, counts, truth, plan, seed, first) for seed in seeds]
+
+
+def ridge_recorded(path: Path, budget: int, seeds: Sequence[int]) -> list[float]:
+    """What to beat: tau-b of the rest when as many are drawn by chance and a plain ridge is fitted."""
+    with TemporaryDirectory() as folder:
+        graph = pack([PublishedFile(path, COLLECTIONS[1], "valid")], Path(folder), deduplicate=True).graph(0)
+        truth, codes, counts = graph.truth, np.array(graph.codes), graph.option_counts
+        taus = []
+        for seed in seeds:
+            rest = np.ones(len(truth), np.bool_)
+            rest[np.random.default_rng(seed).choice(len(truth), budget, replace=False)] = False
+            scores = OptionRidge.fit(codes[~rest], counts, truth[~rest]).predict(codes[rest])
+            taus.append(agreement(truth[rest], scores).tau_b)
+        return taus
 
 
 def tune_runs(runs: GraphRuns, plan: TuningPlan, seeds: Sequence[int]) -> list[RecordedTuning]:

@@ -1,20 +1,29 @@
-"""`apportion reproduce tensor-ranking`: the seed's tables, and rankers on a collection of our own."""
+"""`apportion reproduce tensor-ranking`: the seed's tables, tuning on AlexNet, rankers on our collections."""
 
 from __future__ import annotations
 
+from json import loads
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from apportion.advise.collectionpage import recorded_table
 from apportion.cli.show import note, print_json
+from apportion.collect.runs import read_runs
 from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack
 from apportion.data.published.tpugraphs import files
 from apportion.errors import InvalidSetting
 from apportion.settings import load
-from apportion.train.rankingcollection import CollectionComparison, compare, read_collection
-from apportion.train.rankingpage import collection_table, put, seed_tables
+from apportion.train.rankingcollection import (
+    CollectionComparison,
+    compare,
+    fingerprint,
+    read_collection,
+    usable,
+)
+from apportion.train.rankingpage import collection_table, put, seed_tables, steps_table
 from apportion.train.rankingreproduce import (
     LAYOUT_SAMPLES,
     Part,
@@ -24,13 +33,17 @@ from apportion.train.rankingreproduce import (
     run,
 )
 
+AIMS = {100: 0.70, 300: 0.84, 1_000: 0.86}
+"Configurations of AlexNet that are measured → the tau-b aimed at."
+TUNING_SEEDS = 10
 TABLES, COLLECTION = Path("experiments/tensor-ranking.toml"), Path("experiments/ranking-collection.toml")
 
 
 def tensor_ranking(
     *,
     data: Path | None = None,
-    collection: Path | None = None,
+    collection: tuple[Path, ...] = (),
+    steps: Path | None = None,
     settings: Path = TABLES,
     comparison: Path = COLLECTION,
     results: Path = Path("runs/reproduce/tensor-ranking.jsonl"),
@@ -41,23 +54,27 @@ def tensor_ranking(
 
     Args:
         data: A folder of TpuGraphs files (all of them, packed or not, or the public samples).
-        collection: A folder of tiles that `apportion rank collect` wrote.
+        collection: Folders of tiles that `apportion rank collect` wrote.
+        steps: What `python -m benchmarks.ranking --out FILE` wrote on a GPU.
         settings: Which networks the tables compare.
         comparison: Which rankers are compared on the collection.
         results: Where finished cells are kept.
         out: The page; what stands between its marks is replaced.
         json: Print one line of JSON per cell.
     """
-    if data is None and collection is None:
+    if data is None and not collection and steps is None:
         raise InvalidSetting(
             "Give --data, a folder of TpuGraphs files (all of them, or the public samples), "
-            "or --collection, a folder that `apportion rank collect` wrote"
+            "--collection, a folder that `apportion rank collect` wrote, or --steps, a benchmark's report"
         )
     if data is not None:
         plan = load(Reproduction, settings)
         parts = _parts(data, results.with_suffix(""), plan.evaluated)
         cells = run(plan, parts, results, report=note)
         put(out, "tables of the seed", seed_tables(plan, parts, cells))
+        if (alexnet := data / LAYOUT_SAMPLES[0]).exists():
+            note(f"Tuning {alexnet.name}, {TUNING_SEEDS} seeds")
+            put(out, "measure a few", recorded_table(alexnet, tuple(AIMS), AIMS, TUNING_SEEDS))
         if json:
             for cell in cells:
                 measures = {name: cell.mean(name) for name in ("opa", "tau_b", "slowdown@1")}
@@ -66,16 +83,38 @@ def tensor_ranking(
                 )
         else:
             print(seed_tables(plan, parts, cells))
-    if collection is not None:
-        rankers = load(CollectionComparison, comparison)
-        scores = compare(rankers, read_collection(collection), results, report=note)
-        put(out, "our own collection", collection_table(scores))
+    if steps is not None:
+        put(out, "broadcast on a GPU", steps_table(loads(steps.read_text())))
+    if collection:
+        put(
+            out,
+            "our own collection",
+            _collections(collection, load(CollectionComparison, comparison), results, json),
+        )
+    note(f"The page is {out}")
+
+
+def _collections(
+    folders: tuple[Path, ...], comparison: CollectionComparison, results: Path, json: bool
+) -> str:
+    """A section for each folder; the same is printed."""
+    sections = []
+    for folder in folders:
+        graphs = read_collection(folder)
+        devices = sorted({runs.device for runs in read_runs(folder)})
+        scores = compare(usable(comparison, graphs), graphs, results, report=note)
+        count = sum(graph.configurations for graph in graphs)
+        sections.append(
+            f"### {folder.name}\n\n{', '.join(devices) or 'An unknown device'}: {len(graphs)} graphs, "
+            f"{count:,} configurations; fingerprint of the runtimes `{fingerprint(graphs)}`.\n\n"
+            + collection_table(scores, aims="compiled_registers" in graphs[0].arrays)
+        )
         if json:
             for score in scores:
-                print_json(vars(score))
+                print_json({"collection": folder.name, **vars(score)})
         else:
-            print(collection_table(scores))
-    note(f"The page is {out}")
+            print(sections[-1])
+    return "\n\n".join(sections)
 
 
 def _parts(data: Path, work: Path, evaluated: int) -> list[Part]:

@@ -8,8 +8,9 @@ kept in a file of JSON Lines, so that an interrupted comparison goes on where it
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,6 +147,19 @@ def folds_of(names: Sequence[str], protocol: Protocol, count: int, *, seed: int 
     return made
 
 
+def usable(comparison: CollectionComparison, graphs: Sequence[StoredGraph]) -> CollectionComparison:
+    """The comparison without rows that learn from what the compiler said, where graphs do not say it."""
+    if all("compiled_registers" in graph.arrays for graph in graphs):
+        return comparison
+    rows = tuple(row for row in comparison.rows if '"compiled"' not in json.dumps(row.hyperparameters))
+    return replace(comparison, rows=rows)
+
+
+def fingerprint(graphs: Sequence[StoredGraph]) -> str:
+    """Of all runtimes: two collections with the same one are the same."""
+    return hashlib.sha256(b"".join(graph.runtime.tobytes() for graph in graphs)).hexdigest()[:16]
+
+
 def compare(
     comparison: CollectionComparison,
     graphs: Sequence[StoredGraph],
@@ -156,7 +170,7 @@ def compare(
     """Every row under both protocols; folds that `results` has already are not run again."""
     scores = []
     kept = KeptRankings(results)
-    data = hashlib.sha256(b"".join(graph.runtime.tobytes() for graph in graphs)).hexdigest()[:16]
+    data = fingerprint(graphs)
     for protocol in PROTOCOLS:
         count = comparison.folds if protocol == "shapes" else comparison.kernel_folds
         for row in comparison.rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from apportion.errors import MalformedInput
 from apportion.task.metrics import Interval
@@ -41,8 +42,8 @@ def seed_tables(plan: Reproduction, parts: Sequence[Part], cells: Sequence[Cell]
     return "\n\n".join([_table3(plan, cells), _table4(plan, parts, cells), _table5(plan, cells)])
 
 
-def collection_table(scores: Sequence[CollectionScore]) -> str:
-    """Rankers on our own collection, a table for each protocol."""
+def collection_table(scores: Sequence[CollectionScore], *, aims: bool = True) -> str:
+    """Rankers on our own collection, a table for each protocol; with `aims`, what was aimed at on a GPU."""
     tables = []
     for protocol in PROTOCOLS:
         own = [score for score in scores if score.protocol == protocol]
@@ -50,11 +51,39 @@ def collection_table(scores: Sequence[CollectionScore]) -> str:
             first = max(own, key=lambda score: score.pairs)
             head = ["ranker", *HEADINGS.values()]
             rows = [[score.row, *(_words(score.measures[name]) for name in HEADINGS)] for score in own]
-            rows.append(["*aim*", *(TARGETS.get((protocol, name), "") for name in HEADINGS)])
+            if aims:
+                rows.append(["*aim*", *(TARGETS.get((protocol, name), "") for name in HEADINGS)])
             seeds = max(score.seeds for score in own if score.row != CHANCE)
             caption = f"{first.graphs} graphs, {first.pairs:,} pairs, {seeds} seeds"
             tables.append(f"**Unseen {protocol}**: {caption}\n\n{_markdown(head, rows)}")
     return "\n\n".join(tables)
+
+
+def steps_table(report: Mapping[str, Any]) -> str:
+    """What `benchmarks.ranking` measured: all nodes for each configuration, against what they reach alone."""
+    head = [
+        "network, nodes, configurations", "plain, a step", "once", "faster", "plain, scores", "once",
+        "faster", "memory, plain", "once", "scores apart",
+    ]  # fmt: skip
+    rows = []
+    for row in report["rows"]:
+        times = {
+            kind: (row[f"plain_{kind}_us"], row[f"once_{kind}_us"]) for kind in ("step", "score")
+        }  # fmt: skip
+        memory = (row["plain_step_bytes"] / 1e6, row["once_step_bytes"] / 1e6)
+        rows.append(
+            [
+                f"{row['model']}, {row['nodes']:,}, {row['configurations']}",
+                *(
+                    word
+                    for plain, once in times.values()
+                    for word in (f"{plain:,.1f} µs", f"{once:,.1f} µs", f"{plain / once:.1f} ×")
+                ),
+                f"{memory[0]:,.0f} MB", f"{memory[1]:,.0f} MB", f"{row['scores_apart']:.1e}",
+            ]
+        )  # fmt: skip
+    said = f"{report['device']}, torch {report['torch']}; times are of one configuration of one graph."
+    return f"{said}\n\n{_markdown(head, rows)}"
 
 
 def put(page: Path, section: str, text: str) -> None:
