@@ -5,6 +5,7 @@ from importlib import import_module
 
 BENCHMARKS = (
     "graphs", "analysis", "forward", "predict", "configurations", "featurise", "ranking", "coexecution",
+    "counters",
 )  # fmt: skip
 
 

@@ -96,6 +96,23 @@ def test_the_quickest_exact_source_is_chosen_for_the_mix():
     assert chosen([found("proc", 1.0), found("static", 0.5)]) == ["proc", "static"]
 
 
+def test_a_slow_source_is_chosen_where_nothing_else_counts_caches_and_branches():
+    def found(source, counter):
+        return Found("row", counter, source, "exact", 0.5, None)
+
+    mix = [found(name, "int_ratio") for name in ("qemu", "callgrind", "step", "static")]
+    assert chosen([found("proc", "threads"), *mix, found("callgrind", "branch_miss_ratio")]) == [
+        "proc",
+        "callgrind",
+    ]
+    # Where the processor counts them itself, the quicker one will do.
+    own = [found("perf", "branch_miss_ratio"), found("callgrind", "branch_miss_ratio")]
+    assert chosen([*mix, *own]) == ["perf", "qemu"]
+    assert chosen([*mix, *own, found("ncu", "warp_blocks")]) == ["perf", "ncu", "qemu"]
+    # Stepping is for whoever asks for it.
+    assert chosen([found("step", "instructions"), found("static", "int_ratio")]) == ["static"]
+
+
 def test_probing_counts_something_or_says_why_not():
     found = {(one.counter, one.source): one for one in probe(["proc", "perf", "tracepoints", "nvml", "ncu"])}
     assert found["page_faults", "proc"].works

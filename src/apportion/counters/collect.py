@@ -22,6 +22,9 @@ CLOCK = "clock"
 COLLECTION_SECONDS = "collection_seconds"
 _LOOP = "i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done; : < /dev/null"
 _MIX_SOURCES = ("qemu", "callgrind", "step-sampled")
+_NEVER = ("static", "step")
+"""Only used when asked for: static counts say nothing that a count of executed instructions does not say better,
+and stepping through every instruction takes minutes for what takes a second."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,27 @@ def probe(names: Sequence[str] | None = None) -> list[Found]:
 
 
 def chosen(found: Sequence[Found]) -> list[str]:
-    """Sources that together give all that can be had: the light ones, and the quickest for the mix."""
-    working = {one.source for one in found if one.works}
-    light = [name for name in known_sources if name in working and not source_of(name).slow]
-    mix = next((name for name in _MIX_SOURCES if name in working), None)
-    gpu = ["ncu"] if "ncu" in working else []
-    # Static counts say nothing that a count of executed instructions does not say better.
-    return [name for name in light if name != "static"] + ([mix] if mix else ["static"]) + gpu
+    """Sources that together give all that can be had: light ones, and the quickest slow ones for the rest.
+
+    Where something can be had from one slow source alone that counts the mix of instructions as well
+    (callgrind, for caches and branches), that source counts the mix: a quicker one would be run in vain.
+    """
+    gives: dict[str, set[str]] = {name: set() for name in known_sources}
+    for one in found:
+        if one.works:
+            gives[one.source].add(one.counter)
+    working = [name for name in known_sources if gives[name]]
+    taken = [name for name in working if not source_of(name).slow and name not in _NEVER]
+    covered = set().union(*(gives[name] for name in taken))
+    mix = [name for name in _MIX_SOURCES if gives.get(name)]
+    quickest = gives[mix[0]] if mix else set()
+    for name in working:
+        if name not in (*mix, *_NEVER) and gives[name] - covered - quickest:
+            taken.append(name)
+            covered |= gives[name]
+    rest = set().union(*(gives[name] for name in mix)) - covered - quickest
+    best = next((name for name in mix if rest and rest <= gives[name]), mix[0] if mix else None)
+    return taken + ([best] if best else ["static"])
 
 
 def collect(
