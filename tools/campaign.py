@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import random
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -31,7 +32,7 @@ import polars as pl
 
 from apportion.data.published import cgo17
 from apportion.device.base import Limits
-from apportion.device.campaign import Campaign, run_campaign, write_table
+from apportion.device.campaign import Campaign, read_journal, run_campaign, write_table
 from apportion.device.deducing import cases_of
 from apportion.device.measure import Repeats
 from apportion.device.opencl import calibrated
@@ -296,27 +297,38 @@ def _parts(workload: Workload, generator: random.Random) -> list[list[Case]]:
 
 
 def systems(folder: Path, results: Path, seconds: float) -> None:
-    """Few kernels with the CPU as 1 and as 4 processors; the whole CPU and the GPU are in the campaign."""
+    """Some kernels with the CPU as 1 and as 4 processors, at ranges that the campaign measured with all of
+    them and on the GPU."""
     ir = _carried(folder)
     good = {line[0] for line in _prepared(results) if not line[4] and not line[5]}
-    packed = [each for each in _packed(folder) if each.suite in cgo17.SUITES]
-    random.Random(SEED).shuffle(packed)
-    chosen = [each for each in (*_suite(), *packed[:80]) if _called(each) in good]
+    measured = {
+        (point["digest"], point["kernel"], point["work_items"], point["group_items"])
+        for point in read_journal(results)
+        if point["device"] != "cpu" and not point["failure"]
+    }
+    every = [*_suite(), *(each for each in _packed(folder) if each.suite in cgo17.SUITES)]
+    small = (_small(each, measured) for each in every if _called(each) in good)
+    chosen = [each for each in small if each.cases]
+    random.Random(SEED).shuffle(chosen)
     campaign = dataclasses.replace(CAMPAIGN, devices=("cpu",), shares=(1.0,), most_seconds=1.0)
     for threads in (1, 4):
         until = time.monotonic() + seconds / 2
         found = run_campaign(
-            [_small(each) for each in chosen], results / f"cpu-{threads}", campaign, limits=LIMITS,
+            chosen, results / f"cpu-{threads}", campaign, limits=LIMITS,
             drivers=DriverOptions(threads=threads), compiled=lambda each: ir[each.digest], until=until,
         )  # fmt: skip
         print(f"{threads} processors: {sum(1 for point in found if not point.failure)} points", flush=True)
 
 
-def _small(workload: Workload) -> Workload:
-    """One case of the first pass that a single processor does quickly."""
-    first = _parts(workload, random.Random(SEED))[0]
-    small = [case for case in first if case.span.work_items <= SYSTEM_ITEMS] or first[:1]
-    return dataclasses.replace(workload, cases=(small[-1],))
+def _small(workload: Workload, measured: Container[tuple[str, str, int, int]]) -> Workload:
+    """Two of its ranges that were measured and that a single processor does quickly."""
+    by_size: dict[int, Case] = {}
+    for case in workload.cases:
+        items, group = case.span.work_items, math.prod(case.span.local_size)
+        if items <= SYSTEM_ITEMS and (workload.digest, workload.kernel, items, group) in measured:
+            by_size.setdefault(items, case)
+    kept = [by_size[items] for items in sorted(by_size)[-2:]]
+    return dataclasses.replace(workload, cases=tuple(kept))
 
 
 def fit(folder: Path, results: Path) -> None:
