@@ -23,8 +23,8 @@ COLLECTION_SECONDS = "collection_seconds"
 _LOOP = "i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done; : < /dev/null"
 _MIX_SOURCES = ("qemu", "callgrind", "step-sampled")
 _NEVER = ("static", "step")
-"""Only used when asked for: static counts say nothing that a count of executed instructions does not say better,
-and stepping through every instruction takes minutes for what takes a second."""
+"""Only used when asked for: static counts say nothing that a count of executed instructions does not say
+better, and stepping through every instruction takes minutes for what takes a second."""
 
 
 @dataclass(frozen=True)
