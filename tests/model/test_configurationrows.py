@@ -46,6 +46,17 @@ def test_each_set_of_features_begins_with_the_smaller_one() -> None:
     assert np.isfinite(compiled).all()
 
 
+def test_relative_features_are_those_of_the_median_configuration_taken_away() -> None:
+    graph = product((4, 3, 128, 128, 64), (8, 2, 64, 32, 32), (2, 4, 32, 32, 16))
+    launch = configuration_rows(graph, "published").shape[1]
+    compiled = configuration_rows(graph, "compiled")
+    relative = configuration_rows(graph, "relative")
+    np.testing.assert_array_equal(relative[:, : compiled.shape[1]], compiled)
+    own = compiled[:, launch:]
+    np.testing.assert_array_equal(relative[:, compiled.shape[1] :], own - np.median(own, axis=0))
+    assert relative[:, compiled.shape[1]].tolist() == [0, 1, -1]  # 4, 8 and 2 warps
+
+
 def test_the_graph_says_its_sizes_and_the_depth_of_its_product() -> None:
     row = configuration_rows(product((4, 3, 128, 128, 64)))[0, 24:]
     given = 512 * 256 + 256 * 1024

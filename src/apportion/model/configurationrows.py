@@ -4,6 +4,8 @@
                 its sizes and how many of some opcodes it has
     launch      with what follows for a GPU kernel: elements a thread, bytes of a tile, tiles of the result
     compiled    with what the compiler says of each configuration, and how many programs then run at once
+    relative    with how launch and compiled differ from their medians over the graph's configurations: for a
+                kernel that was never seen, whose numbers as such mean little
 
 C configurations.
 """
@@ -21,7 +23,7 @@ from apportion.errors import InvalidSetting
 from apportion.program.hlo import OPCODES
 
 Rows = NDArray[np.float64]
-FeatureSet = Literal["published", "launch", "compiled"]
+FeatureSet = Literal["published", "launch", "compiled", "relative"]
 
 _KINDS = (
     "dot",
@@ -69,8 +71,11 @@ def configuration_rows(
     columns = [tile, np.tile(summary, (count, 1))]
     if features != "published":
         columns.append(_launch_rows(tile, graph))
-    if features == "compiled":
+    if features in ("compiled", "relative"):
         columns.append(_compiled_rows(tile, graph, gpu or Multiprocessors()))
+    if features == "relative":
+        own = np.concatenate(columns[2:], axis=1)
+        columns.append(own - np.median(own, axis=0))
     return np.concatenate(columns, axis=1)
 
 

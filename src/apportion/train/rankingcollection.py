@@ -151,8 +151,13 @@ def usable(comparison: CollectionComparison, graphs: Sequence[StoredGraph]) -> C
     """The comparison without rows that learn from what the compiler said, where graphs do not say it."""
     if all("compiled_registers" in graph.arrays for graph in graphs):
         return comparison
-    rows = tuple(row for row in comparison.rows if '"compiled"' not in json.dumps(row.hyperparameters))
+    rows = tuple(row for row in comparison.rows if not _needs_compiler(row))
     return replace(comparison, rows=rows)
+
+
+def _needs_compiler(row: Entry) -> bool:
+    said = json.dumps(row.hyperparameters)  # of its members, too
+    return '"compiled"' in said or '"relative"' in said
 
 
 def fingerprint(graphs: Sequence[StoredGraph]) -> str:
