@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from apportion.advise.describe import Described, describe
 from apportion.advise.queries import Query, Size
+from apportion.advise.timedshare import timed_pairs, timed_share
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.model.kernelmodel import Estimate, KernelModel
 from apportion.program.compile import CompileOptions
@@ -97,6 +98,8 @@ def predict(
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     launch = Query(source, local_size, bytes, kernel, global_size)
+    if pair not in pairs() and pair in timed_pairs():
+        return _by_times(launch, task, pair, compile)
     model = _checked(task, pair)
     described = describe(source, kernel=kernel, compile=compile)
     began = time.perf_counter()
@@ -114,6 +117,8 @@ def predict_all(
         UnknownName: no such pair or task.
         InvalidSetting: a pair that needs a global size, and a launch without.
     """
+    if pair not in pairs() and pair in timed_pairs():
+        return [_timed_or_error(launch, task, pair) for launch in launches]
     model = _checked(task, pair)
     inputs = [inputs_for(launch, model) for launch in launches]
     known: dict[tuple[Any, str | None], Described | ApportionError] = {}
@@ -141,7 +146,7 @@ def predict_all(
 
 
 def pairs() -> tuple[str, ...]:
-    """The pairs of devices that the package ships models of."""
+    """The pairs of devices that the package ships models of shares of; `timed_pairs` has those of times."""
     return tuple(sorted(path.stem for path in WEIGHTS.glob("*.npz")))
 
 
@@ -153,7 +158,7 @@ def model_of(pair: str) -> KernelModel:
         UnknownName: there is none.
     """
     if pair not in pairs():
-        raise UnknownName("pair of devices", pair, pairs())
+        raise UnknownName("pair of devices", pair, sorted({*pairs(), *timed_pairs()}))
     return KernelModel.load(WEIGHTS, pair)
 
 
@@ -199,3 +204,21 @@ def _prediction(
         f"{pair}-pooled-forests", stages, warnings, launch.cut(share),
         described.recovered.declared if described.recovered else None,
     )  # fmt: skip
+
+
+def _by_times(launch: Query, task: Task, pair: str, compile: CompileOptions | None) -> Prediction:
+    found = timed_share(launch, pair, confidence=CONFIDENCE, compile=compile)
+    (low, high), share = found.interval, found.share
+    if task == "device-mapping":
+        low, share, high = (float(end >= 0.5) for end in (low, float(found.faster == "cpu"), high))
+    return Prediction(
+        share, (low, high), CONFIDENCE, 25 * round(4 * share), found.faster, found.agreement,
+        f"{pair}-times", found.milliseconds, (), launch.cut(share),
+    )  # fmt: skip
+
+
+def _timed_or_error(launch: Query, task: Task, pair: str) -> Prediction | ApportionError:
+    try:
+        return _by_times(launch, task, pair, None)
+    except ApportionError as error:
+        return error

@@ -66,6 +66,15 @@ def cases_of(
     return kept
 
 
+def case_of(signature: Signature, access: KernelAccess, span: NDRange) -> Case:
+    """The case of a kernel over one range.
+
+    Raises:
+        InvalidSetting: an argument that cannot be made up.
+    """
+    return _case(signature, access, span, 1 << 31)
+
+
 def _span(size: int, local_size: int, dimensions: int, required: tuple[int, ...] | None) -> NDRange:
     if required is not None:
         local = (*required, 1, 1)[: max(dimensions, _used(required))]
