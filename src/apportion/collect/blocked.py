@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from apportion.collect.base import Collected, CollectOptions
 from apportion.collect.runs import GraphRuns, tile_features
 from apportion.collect.space import Configuration, Space
+from apportion.counters.collect import this_system
 from apportion.errors import CompileError, MissingPackage, UnknownName
 from apportion.jobs.local import LocalRunner
 from apportion.program.jaxhlo import Spec, text_of
@@ -201,7 +202,7 @@ def _measure(item: _Item) -> Collected:
         return np.array(rows, np.int64).reshape(-1, len(names))
 
     runs = GraphRuns(
-        family.graph_name(shape), platform.processor() or platform.machine(), names, table(right),
+        family.graph_name(shape), str(this_system().description["processor"]), names, table(right),
         np.array(rounds, np.int64).T,
         np.stack([tile_features(every[index], _BOUNDS, family.output, family.reduced) for index in right]),
         right.index(0) if 0 in right else -1, table(list(failed)), tuple(failed.values()),

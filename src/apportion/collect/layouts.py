@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from apportion.collect.base import Collected, CollectOptions
 from apportion.collect.runs import GraphRuns
+from apportion.counters.collect import this_system
 from apportion.data.published.tpugraphs import LAYOUT_FEATURES
 from apportion.errors import InvalidSetting, NoDevice, UnknownName
 from apportion.program import wire
@@ -225,7 +226,7 @@ def _measured(
     repeats = _rounds([compiled[index] for index in right], arrays, options)
     names = tuple(f"node{node}.{part}" for node in nodes for part in ("result", "first", "second"))
     runs = GraphRuns(
-        name, f"{device.device_kind} (XLA)", names,
+        name, f"{this_system().description['processor']} (XLA)", names,
         np.stack([_codes(every[index]) for index in right]), repeats,
         np.zeros((len(right), 0), np.float32), right.index(0) if 0 in right else -1,
         np.array([_codes(every[index]) for index in failed], np.int64).reshape(-1, len(names)),
