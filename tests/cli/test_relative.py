@@ -145,6 +145,18 @@ def test_reproduce_needs_the_published_data_and_says_how_to_get_it(tmp_path, cap
     assert "aiwc_tidy.parquet: missing" in capsys.readouterr().err
 
 
+def test_another_export_of_the_published_data_will_do(tmp_path, capsys, shared_data) -> None:
+    import polars as pl
+
+    from apportion.cli.reproducerelative import _aiwc
+
+    for name in ("aiwc_tidy.parquet", "aiwc_runs.parquet"):
+        pl.read_parquet(shared_data / "aiwc" / name).write_parquet(tmp_path / name, compression="gzip")
+    (tmp_path / "aiwc_devices.csv").write_bytes((shared_data / "aiwc" / "aiwc_devices.csv").read_bytes())
+    assert _aiwc(tmp_path).digest == _aiwc(shared_data / "aiwc").digest
+    assert "aiwc_tidy.parquet: wrong checksum; the page tells the fingerprint" in capsys.readouterr().err
+
+
 def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, monkeypatch) -> None:
     pytest.importorskip("sklearn")
     from apportion.cli import reproducerelative as command
