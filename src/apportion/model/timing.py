@@ -2,8 +2,9 @@
 
 For each device a sum over what a launch consists of (operations, bytes, groups) gives a first time; a
 forest corrects it, and another says which part of it does not shrink with the share. The sum carries the
-model to sizes it never saw, the forest knows what sums do not. Read and evaluated with NumPy alone, like
-`KernelModel`.
+model to sizes it never saw, the forest knows what sums do not. One more forest says by what factor the two
+devices differ: what is misjudged of a kernel is mostly misjudged for both, and only the factor decides who
+gets how much. Read and evaluated with NumPy alone, like `KernelModel`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.model.forest import Forest
 
 Numbers = NDArray[np.float64]
+_CONTRAST = 0.5
+"How much the forest on the factor counts beside the quotient of the devices' own times."
 _FOREST = ("feature", "threshold", "left", "right", "value", "root", "depth")
 
 
@@ -78,6 +81,8 @@ class TimingModel:
     devices: tuple[DeviceModel, ...]
     about: Mapping[str, Any]
     "The experiment that made it."
+    contrast: Forest | None = None
+    "log(seconds of the first device / of the second), less that of the sums."
 
     def device(self, kind: str) -> DeviceModel:
         """The model of a device of this kind; of the last one, for a kind that it does not know."""
@@ -86,13 +91,28 @@ class TimingModel:
                 return device
         return self.devices[-1]
 
+    def times(self, rows: Numbers, totals: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """(N, D) each: every device's fixed, rate, and spread of its trees."""
+        fixed, rate, spread = (
+            np.stack(part, axis=1)
+            for part in zip(*(device.predict(rows, totals) for device in self.devices), strict=True)
+        )
+        if self.contrast is not None:
+            first, second, *_ = (first_seconds(device.coefficients, totals) for device in self.devices)
+            whole = fixed + rate
+            factor = self.contrast.predict(rows) + np.log(first / second)
+            off = _CONTRAST * (factor - np.log(whole[:, 0] / whole[:, 1])) / 2
+            scale = np.exp(np.stack([off, -off], axis=1))
+            fixed, rate = fixed * scale, rate * scale
+        return fixed, rate, spread
+
     def predict(self, kind: str, row: Numbers, totals: Numbers) -> Times:
         """What one launch takes on a device of this kind."""
         if len(row) != len(self.features):
             raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
-        device = self.device(kind)
-        fixed, rate, spread = device.predict(row[None, :], totals[None, :])
-        return Times(float(fixed[0]), float(rate[0]), float(np.hypot(spread[0], device.spread)))
+        place = self.devices.index(self.device(kind))
+        fixed, rate, spread = (part[0, place] for part in self.times(row[None, :], totals[None, :]))
+        return Times(float(fixed), float(rate), float(np.hypot(spread, self.devices[place].spread)))
 
     def save(self, folder: Path) -> Path:
         """Write the model to `folder`; its `.npz` comes back."""
@@ -101,6 +121,8 @@ class TimingModel:
             arrays[f"{number}.coefficients"] = device.coefficients
             for part, forest in (("whole", device.whole), ("fixed", device.fixed)):
                 arrays |= {f"{number}.{part}.{name}": values for name, values in _small(forest).items()}
+        if self.contrast is not None:
+            arrays |= {f"contrast.{name}": values for name, values in _small(self.contrast).items()}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         data = buffer.getvalue()
@@ -147,7 +169,8 @@ class TimingModel:
             )
             for number, said in enumerate(described["devices"])
         )  # fmt: skip
-        return cls(described["name"], tuple(described["features"]), devices, described["made_by"])
+        contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
+        return cls(described["name"], tuple(described["features"]), devices, described["made_by"], contrast)
 
 
 def first_seconds(coefficients: Numbers, totals: Numbers) -> Numbers:

@@ -74,9 +74,7 @@ def held_out(
 ) -> Tested:
     """Models of some launches, asked for others."""
     model = fit_timing(train, suite, settings=settings)
-    fixed, rate = (np.stack(part, axis=1) for part in zip(
-        *(device.predict(test.rows, test.totals)[:2] for device in model.devices), strict=True
-    ))  # fmt: skip
+    fixed, rate, _ = model.times(test.rows, test.totals)
     trees = RowModel.fit(_SHARES, train.rows, train.best_share, seed=settings.seed)
     constant = float(np.median(train.best_share))
     costs = [float(regrets(np.full(len(train), share), train).mean()) for share in _GRID]

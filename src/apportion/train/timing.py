@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from apportion import __version__
+from apportion.model.forest import Forest
 from apportion.model.timing import DeviceModel, TimingModel, first_seconds
 from apportion.model.trees import RowModel, RowSettings
 from apportion.program.launch import LAUNCH
@@ -18,6 +20,7 @@ from apportion.train.campaign import CampaignTable
 Numbers = NDArray[np.float64]
 WHOLE = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=2)
 FIXED = RowSettings("extra-trees", trees=40, max_features=0.4, leaf=6)
+_THREADS = 5
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class TimingSettings:
 
     whole: RowSettings = WHOLE
     fixed: RowSettings = FIXED
+    contrast: RowSettings = WHOLE
     seed: int = 1
 
 
@@ -47,26 +51,31 @@ def fit_timing(
     Args:
         spreads: each device's standard deviation of log seconds on kernels that were held out.
     """
-    devices = []
-    for number, device in enumerate(table.devices):
-        coefficients = sum_of(table, number)
-        seconds = table.seconds[:, number]
-        left = np.log(seconds / first_seconds(coefficients, table.totals))
-        whole = RowModel.fit(settings.whole, table.rows, left, seed=settings.seed)
-        part = table.fixed[:, number] / seconds
-        fixed = RowModel.fit(settings.fixed, table.rows, part, seed=settings.seed)
-        check = table.rows[:: max(1, len(table) // 64)]
-        devices.append(
+    check = table.rows[:: max(1, len(table) // 64)]
+
+    def grown(chosen: RowSettings, truth: Numbers) -> Forest:
+        return RowModel.fit(chosen, table.rows, truth, seed=settings.seed).forest(check)
+
+    sums = [sum_of(table, number) for number in range(2)]
+    left = np.stack([np.log(first_seconds(each, table.totals)) for each in sums], axis=1)
+    left = np.log(table.seconds) - left
+    with ThreadPoolExecutor(_THREADS) as pool:  # growing trees holds no lock of the interpreter's
+        whole = [pool.submit(grown, settings.whole, left[:, number]) for number in range(2)]
+        part = table.fixed / table.seconds
+        fixed = [pool.submit(grown, settings.fixed, part[:, number]) for number in range(2)]
+        contrast = pool.submit(grown, settings.contrast, left[:, 0] - left[:, 1])
+        devices = tuple(
             DeviceModel(
-                device, device_names[number], coefficients, whole.forest(check), fixed.forest(check),
+                device, device_names[number], sums[number], whole[number].result(), fixed[number].result(),
                 spreads[number], speeds[number],
             )
+            for number, device in enumerate(table.devices)
         )  # fmt: skip
     made_by = {
         "data": table.digest, "rows": len(table), "kernels": len(set(table.digests)),
         "settings": asdict(settings), "version": __version__, **(about or {}),
     }  # fmt: skip
-    return TimingModel(name, LAUNCH, tuple(devices), made_by)
+    return TimingModel(name, LAUNCH, devices, made_by, contrast.result())
 
 
 def sum_of(table: CampaignTable, device: int) -> Numbers:
