@@ -35,7 +35,7 @@ from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import read
 from apportion.data.records import Example
 from apportion.model.forest import Forest
-from apportion.model.pooled import MEMBERS, rows_seen
+from apportion.model.pooled import MEMBERS
 from apportion.program.features import features_of, in_order, inputs_of, vector_of
 from apportion.program.graph import Flow, ProgramGraph
 from apportion.program.llvm import graph_of_ir
@@ -189,7 +189,7 @@ def compare_cold(models: list[bytes]) -> None:
 def compare_onnx(rows: np.ndarray[Any, Any]) -> None:
     """The forests' votes by NumPy and by ONNX Runtime: the same, and how long each takes."""
     pool = model_of("cgo17-nvidia").pool
-    seen = rows_seen(rows, pool.columns, pool.known)
+    seen = pool.seen(rows)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

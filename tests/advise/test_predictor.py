@@ -67,8 +67,9 @@ def test_shipped_models_know_the_features_of_this_version_and_checked_their_inte
     assert model.features == (*FEATURES, *INPUTS)
     assert [level["confidence"] for level in model.about["coverage"]] == [0.5, 0.8, 0.9]
     for level in model.about["coverage"]:
-        assert level["of_rows"] >= level["confidence"] - 0.02
-        assert level["of_applications"] >= level["confidence"] - 0.02
+        # Applications are what intervals are calibrated on; of rows, those of one large application decide.
+        assert level["of_applications"] >= level["confidence"] - 0.01
+        assert level["of_rows"] >= level["confidence"] - 0.03
     assert (WEIGHTS / f"{pair}.npz").stat().st_size < 2 << 20
 
 

@@ -13,6 +13,7 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.model.forest import Forest
 from apportion.model.kernelmodel import FLOOR, Calibration, Familiarity, KernelModel
 from apportion.model.pooled import Pooled
+from apportion.model.recalled import Memory
 from apportion.program.features import INPUTS
 
 COLUMNS = ("nodes", *INPUTS)
@@ -39,13 +40,15 @@ def stump(low: tuple[float, float], high: tuple[float, float], feature: int = 0)
 def model(score: float = 1.0) -> KernelModel:
     """Trees that say 20 of a kernel with feature 0, and 60 and 40 of one with feature 1."""
     forests = {
-        "code": stump((20, 20), (60, 40)), "summary": stump((20, 20), (60, 40)), "inputs": stump((0, 0), (0, 0))
+        "code": stump((20, 20), (60, 40)), "summary": stump((20, 20), (60, 40)),
+        "recalled": stump((20, 20), (60, 40)), "inputs": stump((0, 0), (0, 0)),
     }  # fmt: skip
     familiarity = Familiarity(
         Standard(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32), np.array([0.2, 0.4])
     )
     calibration = Calibration(np.full(20, score), np.ones(20))
-    pool = Pooled(COLUMNS, forests, np.array([4.0]))
+    memory = Memory.of(COLUMNS[:1], np.array([[0.0], [1.0]]), np.full((2, 2), 4.0), np.array([20.0, 50.0]))
+    pool = Pooled(COLUMNS, forests, memory)
     return KernelModel("pair", pool, calibration, familiarity, {"seed": 1})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from apportion.data.folds import folds_of
 from apportion.data.records import Example
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.model.recalled import EXTENTS
 from apportion.model.trees import PooledSettings
 from apportion.train.crossvalidate import CHOSEN, Comparison, Entry, measures_of, predict, run
 from apportion.train.kernelpage import page
@@ -176,3 +178,31 @@ def test_a_shipped_models_intervals_hold_on_applications_it_has_not_seen(table: 
     assert seen.share == pytest.approx(table.shares[9], abs=3)
     assert model.features == table.columns
     assert seen.familiarity == 1.0
+
+
+@pytest.mark.parametrize("target", ["share", "shares", "class", "log-odds", "device"])
+def test_every_target_is_answered_as_a_share(table: KernelTable, tmp_path: Path, target: str) -> None:
+    both = replace(table, others=100 - table.shares)
+    rows = (Entry("trees", "extra-trees", target=target, settings={"trees": 9}),)  # type: ignore[arg-type]
+    asked = Comparison("load-balance", ("cgo17-nvidia",), {"thesis": 1}, rows)
+    (score,) = run(asked, {"cgo17-nvidia": both}, tmp_path / "r.jsonl", report=lambda _: None)
+    # Forty shares from 8 to 67 percent; classes lose what lies between them, and devices all but the side.
+    assert score.measures["mae"].value < {"class": 8, "device": 45}.get(target, 3)
+
+
+def test_shares_beside_another_gpu_are_part_of_the_fingerprint(table: KernelTable) -> None:
+    assert replace(table, others=100 - table.shares).digest != table.digest
+    assert table.every_share.shape == (40, 1)
+    assert replace(table, others=100 - table.shares).every_share.shape == (40, 2)
+
+
+def test_a_set_of_features_may_leave_out_what_constants_say(table: KernelTable) -> None:
+    width = table.features("code").shape[1]
+    assert table.features("code without numbers").shape[1] == width - len(EXTENTS)
+
+
+def test_pre_trained_features_tell_graphs_apart_and_equal_ones_not(table: KernelTable) -> None:
+    pytest.importorskip("torch")
+    rows = table.features("pre-trained")[:, : -table.inputs.shape[1]]
+    assert rows[0].tolist() == rows[10].tolist()
+    assert len(np.unique(rows.round(6), axis=0)) == 10

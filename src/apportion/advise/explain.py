@@ -19,6 +19,7 @@ import numpy as np
 from apportion.advise.describe import describe
 from apportion.advise.predictor import inputs_for, model_of
 from apportion.advise.queries import Query, Size
+from apportion.model.recalled import RECALLED
 from apportion.program.draw import svg
 from apportion.program.features import FEATURES, nodes_of
 from apportion.program.graph import Flow, NodeType, ProgramGraph
@@ -52,6 +53,8 @@ class Explanation:
     "Every instruction, in the program's order."
     inputs: Mapping[str, float]
     "Input → what it added."
+    recalled: Mapping[str, float]
+    "What known launches that are near did → what it added."
     whole: Mapping[str, float]
     "Feature of the program as a whole → what it added."
     absent: Mapping[str, float]
@@ -62,7 +65,7 @@ class Explanation:
     @property
     def share(self) -> float:
         """The CPU's share, in percent."""
-        parts = (self.inputs, self.whole, self.absent)
+        parts = (self.inputs, self.recalled, self.whole, self.absent)
         return self.base + sum(line.added for line in self.lines) + sum(sum(p.values()) for p in parts)
 
     @property
@@ -78,6 +81,7 @@ class Explanation:
             "cpu_share": round(self.share / 100, 4),
             "base": round(self.base / 100, 6),
             "inputs": _rounded(self.inputs),
+            "recalled": _rounded(self.recalled),
             "whole": _rounded(self.whole),
             "absent": _rounded(self.absent),
             "instructions": [
@@ -141,7 +145,10 @@ def explain(
         if node in nodes
     )
     inputs = {name: added[name] for name in model.inputs}
-    return Explanation(described.name, pair, base, lines, inputs, whole, absent, graph, described.warnings)
+    recalled = {name: added[name] for name in RECALLED if added[name]}
+    return Explanation(
+        described.name, pair, base, lines, inputs, recalled, whole, absent, graph, described.warnings
+    )
 
 
 def _homes(graph: ProgramGraph) -> list[list[int]]:

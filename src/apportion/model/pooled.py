@@ -1,8 +1,9 @@
-"""Pooled: three forests that look at different columns of a row and answer together.
+"""Pooled: four forests that look at different columns of a row and answer together.
 
-One sees all of the code, one a summary of it, one the inputs alone. Trees on the inputs recognise programs
-that were learned from by the bytes they move, and know nothing of others: they are heard only where a row's
-bytes are those of a training row. The answer is the mean of the middle of all trees that are heard.
+One sees all of the code, one a summary of it, one that summary and what the nearest known launches did, one
+the inputs alone. Trees on the inputs recognise programs that were learned from by the bytes they move, and
+know nothing of others: they are heard only where a row's bytes are those of a training row. The answer is the
+mean of the middle of all trees that are heard.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model.forest import Forest
+from apportion.model.recalled import RECALLED, Memory
 from apportion.program.features import INPUTS, SUMMARY
 
-MEMBERS = ("code", "summary", "inputs")
+MEMBERS = ("code", "summary", "recalled", "inputs")
 ANSWERS = ("all", *MEMBERS)
 "Who answers: every forest, or one alone."
 TRIM = 0.35
@@ -27,6 +29,8 @@ TRIM = 0.35
 SIZE = "bytes moved"
 PLACE = "place of bytes moved"
 "A column that is made here: where a row's bytes stand among those of the training rows."
+MADE = (PLACE, *RECALLED)
+"Columns that are made here, behind those of a row."
 _DIGITS = frozenset(INPUTS[3:])
 Numbers = NDArray[np.float64]
 
@@ -74,9 +78,11 @@ class Pooled:
     columns: tuple[str, ...]
     "Of a row."
     forests: Mapping[str, Forest]
-    known: Numbers  # (K,), rising: the training rows' `bytes moved`, each once
+    memory: Memory
     heard: float = 1.0
-    "How much the trees on inputs weigh beside the others, where they are heard."
+    "How much a tree on inputs weighs beside one on code, where it is heard."
+    trusted: float = 2.0
+    "How much a tree on what is recalled weighs beside one on code."
 
     def __post_init__(self) -> None:
         if set(self.forests) != set(MEMBERS) or SIZE not in self.columns:
@@ -89,17 +95,24 @@ class Pooled:
         if answer not in ANSWERS:
             raise UnknownName("answer", answer, ANSWERS)
         if answer != "all":
-            said = self.forests[answer].each(rows_seen(rows, self.columns, self.known)[answer])
+            said = self.forests[answer].each(self.seen(rows)[answer])
             return Votes(said, np.full_like(said, 1 / said.shape[1]))
-        said = self._joined.each(_placed(rows, self.columns, self.known))
-        heard = np.ones_like(said)
-        heard[:, -len(self.forests[MEMBERS[-1]].root) :] *= self.heard * self.recognises(rows)[:, None]
+        wide = np.hstack([rows, made(rows, self.columns, self.memory)])
+        said = self._joined.each(wide)
+        weights = {"recalled": self.trusted, "inputs": self.heard * self.recognises(rows)[:, None]}
+        heard = np.hstack(
+            [np.ones((len(rows), len(self.forests[name].root))) * weights.get(name, 1.0) for name in MEMBERS]
+        )
         return Votes(said, heard / heard.sum(axis=1, keepdims=True))
+
+    def seen(self, rows: Numbers) -> dict[str, Numbers]:
+        """Member → its part of rows (N, F)."""
+        return parts_of(np.hstack([rows, made(rows, self.columns, self.memory)]), self.columns)
 
     @cached_property
     def _joined(self) -> Forest:
-        """All trees in one forest on all columns and the place: one walk instead of three."""
-        at = {name: number for number, name in enumerate((*self.columns, PLACE))}
+        """All trees in one forest on all columns: one walk instead of four."""
+        at = {name: number for number, name in enumerate((*self.columns, *MADE))}
         members = [self.forests[name] for name in MEMBERS]
         starts = np.cumsum([0, *(len(forest.feature) for forest in members[:-1])])
         renamed = [
@@ -119,20 +132,19 @@ class Pooled:
 
     def recognises(self, rows: Numbers) -> NDArray[np.bool_]:
         """(N,): whether a training row moved exactly as many bytes."""
-        size = rows[:, self.columns.index(SIZE)]
-        place = np.minimum(np.searchsorted(self.known, size), len(self.known) - 1)
-        same: NDArray[np.bool_] = self.known[place] == size
+        same: NDArray[np.bool_] = np.isin(rows[:, self.columns.index(SIZE)], self.memory.sizes[:, 0])
         return same
 
     def attributed(self, row: Numbers) -> tuple[float, dict[str, float]]:
         """What the trees that make the answer for a row (F,) say before they look, and what each column adds.
 
-        Together they are the answer. What the place of the bytes adds is counted to the bytes.
+        Together they are the answer. What the place of the bytes adds is counted to the bytes; what is
+        recalled stands beside the columns, under the names `RECALLED`.
         """
         kept = self.votes(row[None, :]).kept()[0]
-        seen = rows_seen(row[None, :], self.columns, self.known)
+        seen = self.seen(row[None, :])
         base, first = 0.0, 0
-        added = dict.fromkeys(self.columns, 0.0)
+        added = dict.fromkeys((*self.columns, *RECALLED), 0.0)
         for name in MEMBERS:
             before, parts = self.forests[name].attributed(seen[name][0])
             weight = kept[first : first + len(before)]
@@ -153,32 +165,39 @@ class Pooled:
             for name, forest in self.forests.items()
             for part, array in forest.arrays().items()
         }
-        return {**named, "known": self.known, "heard": np.array([self.heard])}
+        remembered = {f"memory.{part}": array for part, array in self.memory.arrays().items()}
+        return {**named, **remembered, "weights": np.array([self.heard, self.trusted])}
 
     @classmethod
     def of_arrays(cls, columns: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The pool that `arrays` gave."""
-        forests = {}
-        for name in MEMBERS:
+
+        def under(name: str) -> dict[str, NDArray[Any]]:
             prefix = f"{name}."
-            forests[name] = Forest.of_arrays(
-                {
-                    part.removeprefix(prefix): array
-                    for part, array in arrays.items()
-                    if part.startswith(prefix)
-                }
-            )
-        return cls(tuple(columns), forests, arrays["known"], float(arrays["heard"][0]))
+            return {
+                part.removeprefix(prefix): array for part, array in arrays.items() if part.startswith(prefix)
+            }
+
+        memory = Memory.of_arrays(code_in(columns), under("memory"))
+        heard, trusted = arrays["weights"].tolist()
+        forests = {name: Forest.of_arrays(under(name)) for name in MEMBERS}
+        return cls(tuple(columns), forests, memory, heard, trusted)
 
 
 def columns_of(member: str, columns: Sequence[str]) -> list[str]:
-    """What a member of the pool sees of these columns; those on inputs and on a summary see the place too."""
+    """What a member of the pool sees of these columns and of `MADE`."""
     if member == "code":
         return [name for name in columns if name not in _DIGITS]
-    code = frozenset(columns[: len(columns) - inputs_in(columns)])
-    if member == "summary":
-        return [name for name in columns if name not in code or name in SUMMARY] + [PLACE]
-    return [name for name in columns if name not in code] + [PLACE]
+    code = frozenset(code_in(columns))
+    if member == "inputs":
+        return [name for name in columns if name not in code] + [PLACE]
+    summary = [name for name in columns if name not in code or name in SUMMARY] + [PLACE]
+    return summary if member == "summary" else [*summary, *RECALLED]
+
+
+def code_in(columns: Sequence[str]) -> list[str]:
+    """Those of the columns, at their beginning, that are of the code."""
+    return list(columns)[: len(columns) - inputs_in(columns)]
 
 
 def inputs_in(columns: Sequence[str]) -> int:
@@ -186,15 +205,24 @@ def inputs_in(columns: Sequence[str]) -> int:
     return len(columns) - list(columns).index(INPUTS[0])
 
 
-def rows_seen(rows: Numbers, columns: Sequence[str], known: Numbers) -> dict[str, Numbers]:
-    """Member → its part of rows (N, F)."""
-    placed = _placed(rows, columns, known)
-    at = {name: number for number, name in enumerate((*columns, PLACE))}
-    return {member: placed[:, [at[name] for name in columns_of(member, columns)]] for member in MEMBERS}
+def parts_of(wide: Numbers, columns: Sequence[str]) -> dict[str, Numbers]:
+    """Member → its part of rows (N, F + len(MADE))."""
+    at = {name: number for number, name in enumerate((*columns, *MADE))}
+    return {member: wide[:, [at[name] for name in columns_of(member, columns)]] for member in MEMBERS}
 
 
-def _placed(rows: Numbers, columns: Sequence[str], known: Numbers) -> Numbers:
-    """(N, F + 1): rows, and where their bytes stand among the known; between two for one that is neither."""
+def made(
+    rows: Numbers, columns: Sequence[str], memory: Memory, *, recalled: Numbers | None = None
+) -> Numbers:
+    """(N, len(MADE)): where the bytes of rows (N, F) stand among the known, between two for one that is
+    neither; and what is recalled, unless that is given."""
     size = rows[:, list(columns).index(SIZE)]
-    place = (np.searchsorted(known, size, "left") + np.searchsorted(known, size, "right")) / 2
-    return np.column_stack([rows, place])
+    place = (np.searchsorted(memory.known, size, "left") + np.searchsorted(memory.known, size, "right")) / 2
+    if recalled is None:
+        recalled = memory.recall(rows[:, : len(code_in(columns))], sizes_in(rows, columns))
+    return np.column_stack([place, recalled])
+
+
+def sizes_in(rows: Numbers, columns: Sequence[str]) -> Numbers:
+    """(N, 2): logarithms of bytes moved and of the work-group's size."""
+    return rows[:, [list(columns).index(name) for name in INPUTS[:2]]]

@@ -17,7 +17,8 @@ from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
-from apportion.model.pooled import MEMBERS, SIZE, Pooled, rows_seen
+from apportion.model.pooled import MEMBERS, Pooled, code_in, made, parts_of, sizes_in
+from apportion.model.recalled import Memory
 from apportion.program.features import FEATURES, INPUTS
 from apportion.settings import convert
 
@@ -53,7 +54,7 @@ class RowModel:
 
     @classmethod
     def fit(cls, settings: RowSettings, rows: Rows, truth: Rows, *, seed: int = 0) -> RowModel:
-        """Learn numbers (N,) from rows of features (N, F)."""
+        """Learn numbers (N,), or in trees (N, T), from rows of features (N, F)."""
         scaling = Standard.fit(rows) if settings.kind == "linear" else None
         learner = _learner(settings, seed)
         # Boosting shares each small step among threads, which on a busy machine wait for each other.
@@ -62,7 +63,7 @@ class RowModel:
         return cls(settings, scaling, learner)
 
     def predict(self, rows: Rows) -> Rows:
-        """(N,)."""
+        """(N,), or (N, T)."""
         scaled = rows if self.scaling is None else self.scaling.apply(rows)
         with threadpool_limits(limits=1):
             return np.asarray(self.fitted.predict(scaled), np.float64)
@@ -70,14 +71,17 @@ class RowModel:
     def forest(self, check: Rows) -> Forest:
         """The trees as arrays, found to say the same of the rows `check` as scikit-learn does.
 
+        Where several numbers were learned, the arrays tell the first.
+
         Raises:
             InvalidSetting: this kind of learner is not a forest, or the arrays say something else.
         """
         if self.settings.kind not in ("extra-trees", "random-forest"):
             raise InvalidSetting(f"A learner of the kind {self.settings.kind!r} does not become a forest")
         forest = _exported([tree.tree_ for tree in self.fitted.estimators_])
-        difference = float(np.abs(forest.predict(check) - self.predict(check)).max())
-        scale = float(np.abs(self.predict(check)).max()) or 1.0
+        wanted = self.predict(check).reshape(len(check), -1)[:, 0]
+        difference = float(np.abs(forest.predict(check) - wanted).max())
+        scale = float(np.abs(wanted).max()) or 1.0
         if difference > 1e-6 * scale:
             raise InvalidSetting(f"The exported forest differs from scikit-learn's by {difference}")
         return forest
@@ -95,14 +99,20 @@ def _fitter(kind: str) -> Callable[..., RowModel]:
 class PooledSettings:
     """How the forests of a pool are grown."""
 
-    trees: int = 60
-    "Of the forest on all of the code; the other two have two thirds as many."
-    max_features: float = 0.6
-    "The part of the features that each split of the forest on code looks at; the others look at all."
+    trees: int = 40
+    "Of the forests on all of the code and on what is recalled; the other two have three quarters as many."
+    max_features: float = 0.3
+    "The part of the features that a split on code looks at; on a summary twice that part, on inputs all."
+    others: float = 0.7
+    "How much the shares beside other GPUs, where they are known, count in choosing a split."
+    device: float = 0.4
+    "How much it counts which device is faster, which is learned beside the share."
 
     def __post_init__(self) -> None:
         if self.trees < 2:
             raise InvalidSetting(f"trees must be at least 2, not {self.trees}")
+        if not 0 < self.max_features <= 0.5:
+            raise InvalidSetting(f"max_features must lie above 0 and not above 0.5, not {self.max_features}")
 
 
 class PooledModel:
@@ -111,32 +121,47 @@ class PooledModel:
     def __init__(self, pool: Pooled) -> None:
         self.pool = pool
 
-    def predict(self, rows: Rows, *, answer: str = "all", heard: float = 1.0, vote: bool = False) -> Rows:
+    def predict(
+        self, rows: Rows, *, answer: str = "all", heard: float = 1.0, trusted: float = 2.0, vote: bool = False
+    ) -> Rows:
         """(N,): the middle of the trees, or the class that most of them vote for.
 
         Args:
             rows: (N, F).
             answer: who answers: all forests, or one of them.
             heard: how much the trees on inputs weigh where they are heard.
+            trusted: how much the trees on what is recalled weigh.
             vote: answer with one of `CLASSES`.
         """
-        votes = replace(self.pool, heard=heard).votes(rows, answer=answer)
+        votes = replace(self.pool, heard=heard, trusted=trusted).votes(rows, answer=answer)
         return votes.nearest(CLASSES) if vote else votes.mean()
 
 
 def grown(
     settings: PooledSettings, columns: Sequence[str], rows: Rows, truth: Rows, *, seed: int = 0
 ) -> Pooled:
-    """A pool fitted to rows (N, F) whose columns have these names, and numbers (N,)."""
-    known = np.unique(rows[:, list(columns).index(SIZE)])
-    seen = rows_seen(rows, columns, known)
+    """A pool fitted to rows (N, F) whose columns have these names, and to shares (N,), or (N, T) where those
+    beside other GPUs are known too: the first is what the pool tells."""
+    truth = truth.reshape(len(rows), -1)
+    faster = np.where(truth[:, :1] < 50, 100.0, 0.0)
+    aims = np.hstack([truth[:, :1], settings.others * truth[:, 1:], settings.device * faster])
+    code = code_in(columns)
+    memory = Memory.of(code, rows[:, : len(code)], sizes_in(rows, columns), truth[:, 0])
+    lessons = memory.lessons()
+    times = len(lessons) // len(rows)
+    repeated = np.tile(rows, (times, 1))
+    wide = np.hstack([repeated, made(repeated, columns, memory, recalled=lessons)])
+    seen = parts_of(wide, columns)
+    looked_at = {"code": settings.max_features, "inputs": 1.0}
     forests = {}
     for name in MEMBERS:
-        code = name == "code"
-        trees = settings.trees if code else max(1, settings.trees * 2 // 3)
-        learner = RowSettings("extra-trees", trees, settings.max_features if code else 1.0)
-        forests[name] = RowModel.fit(learner, seen[name], truth, seed=seed).forest(seen[name][:8])
-    return Pooled(tuple(columns), forests, known)
+        trees = settings.trees if name in ("code", "recalled") else max(1, settings.trees * 3 // 4)
+        learner = RowSettings("extra-trees", trees, looked_at.get(name, 2 * settings.max_features))
+        # What is recalled differs between the repetitions of a row; what the other members see does not.
+        count = len(wide) if name == "recalled" else len(rows)
+        fitted = RowModel.fit(learner, seen[name][:count], np.tile(aims, (times, 1))[:count], seed=seed)
+        forests[name] = fitted.forest(seen[name][:8])
+    return Pooled(tuple(columns), forests, memory)
 
 
 def pooled(settings: Mapping[str, Any], rows: Rows, truth: Rows, *, seed: int = 0) -> PooledModel:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.folds import PROTOCOLS, Fold, folds_of
+from apportion.data.records import CLASSES
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model import row_models
 from apportion.task.device_mapping import agreement, costs
@@ -23,6 +24,9 @@ from apportion.task.load_balance import classes_of, mean_absolute_error, root_me
 from apportion.task.metrics import Interval, over_seeds
 from apportion.train.kerneltable import FEATURE_SETS, KernelTable
 
+Target = Literal["device", "share", "shares", "class", "log-odds"]
+"""What is learned: whether the GPU is faster (1 or 0); the CPU's share in percent; that and the shares beside
+other GPUs at once; the nearest of the five classes, as an ordered number; the logarithm of share / rest."""
 CHOSEN = "chosen by validation"
 "The row that is the candidate which did best on validation rows."
 UNDRAWN = ("application", "suite")
@@ -40,8 +44,7 @@ class Entry:
     learner: str
     "constant, median, look-up, or a kind of `model.trees`."
     features: str = "code"
-    target: Literal["device", "share"] = "share"
-    "What is learned: whether the GPU is faster (1 or 0), or the CPU's share in percent."
+    target: Target = "share"
     value: float = 0.0
     "What `constant` says, in the units of the target."
     settings: dict[str, Any] = field(default_factory=dict)
@@ -138,7 +141,7 @@ def _answers(
     row: Entry, table: KernelTable, train: Rows, asked: Rows, seed: int, fits: dict[str, Any]
 ) -> Numbers:
     """(asked,): what a predictor says that learned from `train`; `fits` keeps what was learned."""
-    truth = table.to_gpu if row.target == "device" else table.shares
+    truth = _truth(table, row.target)
     if row.learner == "constant":
         return np.full(len(asked), row.value)
     if row.learner == "median":
@@ -150,7 +153,25 @@ def _answers(
         fit = row_models.load(row.learner)
         fits[row.fit_key()] = fit(row.settings, features[train], truth[train], seed=seed)
     answers: Numbers = fits[row.fit_key()].predict(features[asked], **row.asked)
-    return answers
+    return answers if answers.ndim == 1 else answers[:, 0]
+
+
+def _truth(table: KernelTable, target: Target) -> Numbers:
+    """(N,), or (N, T) of several shares."""
+    if target == "device":
+        return table.to_gpu
+    if target == "class":
+        return np.array(CLASSES, np.float64)[classes_of(table.shares)]
+    if target == "log-odds":
+        # Shares are published as whole percents: none is nearer to 0 or 100 than half of one.
+        return np.asarray(logit(np.clip(table.shares / 100, 0.005, 0.995)), np.float64)
+    return table.shares if target == "share" else table.every_share
+
+
+def logit(part: Numbers) -> Numbers:
+    """The logarithm of a part over the rest."""
+    odds: Numbers = np.log(part / (1 - part))
+    return odds
 
 
 def _looked_up(table: KernelTable, truth: Numbers, train: Rows, asked: Rows) -> Numbers:
@@ -274,6 +295,8 @@ def _best(task: str, measure: str, validated: dict[str, dict[str, float]]) -> st
 
 def _as_share(values: Numbers, target: str) -> Numbers:
     """Predictions as shares in percent: of the chance that the GPU is faster, the CPU gets the rest."""
+    if target == "log-odds":
+        return 100 / (1 + np.exp(-values))
     return np.clip(100 * (1 - values) if target == "device" else values, 0, 100)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.folds import Origins
-from apportion.data.published.cgo17 import COUNTS, read, rows_of
+from apportion.data.published.cgo17 import COUNTS, PAIRS, read, rows_of
 from apportion.data.records import Example
 from apportion.errors import UnknownName
+from apportion.model.recalled import EXTENTS
 from apportion.program.features import (
     FEATURES,
     INPUTS,
@@ -26,11 +27,13 @@ from apportion.program.features import (
 )
 from apportion.program.llvm import GraphOptions, graph_of_ir
 
-FEATURE_SETS = ("inputs", "grewe", "code", "code+published")
+FEATURE_SETS = ("inputs", "grewe", "code", "code+published", "code without numbers", "pre-trained")
 """What a learner sees.
 
 `inputs`: bytes moved and work-group size, no code. `grewe`: the four combined features of published counts.
-`code`: `program.features` of the IR, and inputs. `code+published`: those and the published counts."""
+`code`: `program.features` of the IR, and inputs. `code+published`: those and the published counts. `code
+without numbers`: without what constants and extents of arrays say. `pre-trained`: what a network that learned
+data flow makes of the graph, and inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,7 @@ class KernelTable:
     code: NDArray[np.float64]  # (N, F)
     inputs: NDArray[np.float64]  # (N, I)
     origins: Origins
+    others: NDArray[np.float64] | None = None  # (N,) the CPU's share beside another GPU, where it is known
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -58,16 +62,34 @@ class KernelTable:
             return self.inputs
         if name == "grewe":
             return np.array([grewe_ratios(e.counts, e.bytes_moved, e.work_group) for e in self.examples])
+        if name == "pre-trained":
+            return np.hstack([self._embedded, self.inputs])
         both = np.hstack([self.code, self.inputs])
+        if name == "code without numbers":
+            return np.delete(both, [FEATURES.index(number) for number in sorted(EXTENTS)], axis=1)
         if name == "code":
             return both
         counts = [[e.counts[column] for column in COUNTS] for e in self.examples]
         return np.hstack([both, np.log1p(np.array(counts))])
 
     @cached_property
+    def _embedded(self) -> NDArray[np.float64]:
+        """(N, …); equal IR is read once."""
+        from apportion.model.pretrained import embeddings  # torch, which no other set of features needs
+
+        place = {text: number for number, text in enumerate(dict.fromkeys(e.ir for e in self.examples))}
+        rows = embeddings([graph_of_ir(text) for text in place])
+        return rows[[place[example.ir] for example in self.examples]]
+
+    @cached_property
     def shares(self) -> NDArray[np.float64]:
         """(N,): the CPU's share in percent."""
         return np.array([example.cpu_share for example in self.examples])
+
+    @cached_property
+    def every_share(self) -> NDArray[np.float64]:
+        """(N, T): the CPU's share, and beside another GPU too where that is known."""
+        return self.shares[:, None] if self.others is None else np.stack([self.shares, self.others], axis=1)
 
     @cached_property
     def to_gpu(self) -> NDArray[np.float64]:
@@ -89,12 +111,17 @@ class KernelTable:
         for example in self.examples:
             sum_.update(f"{example.name}|{example.cpu_time!r}|{example.gpu_time!r}\n".encode())
         sum_.update(np.ascontiguousarray(np.hstack([self.code, self.inputs])).tobytes())
+        if self.others is not None:
+            sum_.update(np.ascontiguousarray(self.others).tobytes())
         return sum_.hexdigest()
 
 
 def read_cgo17(folder: Path, pair: str) -> KernelTable:
-    """The CGO17 rows of a pair of devices."""
-    return table_of(pair, list(read(folder, pair)), rows_of(folder, pair))
+    """The CGO17 rows of a pair of devices, with the shares of the same rows beside the other GPU."""
+    table = table_of(pair, list(read(folder, pair)), rows_of(folder, pair))
+    (other,) = (name for name in PAIRS if name != pair)
+    shares = {example.name: example.cpu_share for example in read(folder, other)}
+    return replace(table, others=np.array([shares[example.name] for example in table.examples]))
 
 
 def table_of(

@@ -51,13 +51,13 @@ def ship(
     report: Callable[[str], None],
 ) -> tuple[KernelModel, tuple[Coverage, ...]]:
     """The model of a pair of devices, and how its intervals did on held-out applications, at each level."""
-    rows, truth = table.features("code"), table.shares
+    rows, truth, aims = table.features("code"), table.shares, table.every_share
     origins = _grouped(table.origins)
     application = np.array(table.origins.application)
     error, scale = np.zeros(len(truth)), np.zeros(len(truth))
     folds = folds_of("application", origins, seed=seed)
     for number, fold in enumerate(folds, 1):
-        pool = grown(settings, table.columns, rows[fold.learnable], truth[fold.learnable], seed=seed)
+        pool = grown(settings, table.columns, rows[fold.learnable], aims[fold.learnable], seed=seed)
         votes = pool.votes(rows[fold.test])
         error[fold.test] = np.abs(votes.mean() - truth[fold.test])
         scale[fold.test] = votes.spread() + FLOOR
@@ -79,7 +79,7 @@ def ship(
         "coverage": [asdict(level) for level in coverage],
         "version": __version__,
     }
-    fitted = grown(settings, table.columns, rows, truth, seed=seed)
+    fitted = grown(settings, table.columns, rows, aims, seed=seed)
     model = KernelModel(table.pair, fitted, _calibration(score, application), _familiarity(table), about)
     return model, coverage
 
