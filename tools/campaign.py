@@ -350,7 +350,7 @@ def fit(folder: Path, results: Path) -> None:
     others = table.part(np.array(table.suites) != SUITE)
     known = [devices[name] for name in others.devices]
     model = fit_timing(
-        others, "xeon-h200", device_names=(known[0]["name"], known[1]["name"]),
+        others, "xeon-h200", spreads=(0.5, 0.5), contrast_spread=0.4, device_names=(known[0]["name"], known[1]["name"]),
         speeds=(known[0]["calibration"] or {}, known[1]["calibration"] or {}),
         about={"experiment": "tools/campaign.py fit: without the suite"},
     )  # fmt: skip

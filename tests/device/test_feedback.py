@@ -35,6 +35,15 @@ def test_a_small_promise_of_sharing_is_not_followed_before_anything_was_seen() -
     assert foretold(uneven, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
 
 
+def test_a_forecast_that_says_how_sure_it_is_is_bet_upon() -> None:
+    models = {"cpu": CostModel(0.0, 3.0), "gpu": CostModel(0.0, 1.0)}
+    sure, unsure = (Forecast(models, 1.5, "a model", doubt=doubt) for doubt in (0.05, 1.0))
+    assert foretold(sure, BOTH).split.shares["cpu"] == pytest.approx(0.25, abs=0.03)
+    assert foretold(unsure, BOTH).split.shares["cpu"] < 0.2
+    slow = Forecast({"cpu": CostModel(0.5, 30.0), "gpu": CostModel(0.0, 1.0)}, 1.5, "a model", doubt=0.5)
+    assert foretold(slow, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
+
+
 def test_rates_of_a_shared_launch_move_the_cut() -> None:
     seen = Observations([_shared(0.5, 0.55, 0.45)])
     choice = choose(seen, BOTH, EVEN, 1000)

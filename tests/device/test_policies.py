@@ -2,10 +2,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from apportion.device.base import Calibration, DeviceInfo
-from apportion.device.policies import CostModel, best_split, fixed_policy, prior
+from apportion.device.policies import (
+    CostModel,
+    best_shares,
+    best_split,
+    fixed_policy,
+    hedged_shares,
+    prior,
+    seconds_at,
+)
 from apportion.errors import InvalidSetting, UnknownName
 
 
@@ -81,3 +90,31 @@ def test_a_calibrated_device_is_not_compared_with_one_that_is_not() -> None:
     both = best_split(prior([replace(CPU, calibration=fast), replace(other, calibration=slow)]))[0]
     assert one.shares == pytest.approx({"cpu": 0.5, "cpu2": 0.5})
     assert both.shares == pytest.approx({"cpu": 0.8, "cpu2": 0.2})
+
+
+def test_without_doubt_the_best_cut_is_the_best_bet() -> None:
+    random = np.random.default_rng(0)
+    fixed, rate = random.random((50, 2)) * 0.2, random.random((50, 2)) + 0.05
+    sure = hedged_shares(fixed, rate, np.zeros(50))
+    assert seconds_at(sure, fixed, rate) == pytest.approx(seconds_at(best_shares(fixed, rate), fixed, rate))
+
+
+def test_in_doubt_a_slow_device_gets_less() -> None:
+    fixed, rate = np.array([[0.0, 0.0]]), np.array([[9.0, 1.0]])
+    shares = [float(hedged_shares(fixed, rate, np.array([doubt]))[0]) for doubt in (0.0, 0.5, 1.5)]
+    assert shares[0] == pytest.approx(0.1)
+    assert shares[0] > shares[1] >= shares[2]
+
+
+def test_a_bet_costs_less_in_the_mean_than_the_cut_that_would_be_best_as_foretold() -> None:
+    random = np.random.default_rng(1)
+    fixed, rate = np.full((4000, 2), 0.01), np.tile([[1.0, 0.3]], (4000, 1))
+    off = np.exp(random.standard_normal((4000, 1)) * [0.5, -0.5])  # the factor is off by 1.0 in the log
+    true = fixed * off, rate * off
+    least = seconds_at(best_shares(*true), *true)
+    doubt = np.full(4000, 1.0)
+    bet, plain = (
+        (seconds_at(share, *true) / least).mean()
+        for share in (hedged_shares(fixed, rate, doubt), best_shares(fixed, rate))
+    )
+    assert bet < plain

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from apportion.device.policies import best_shares, seconds_at
 from apportion.errors import UnreadableFile
 from apportion.model.timing import TimingModel
 from apportion.model.trees import RowSettings
 from apportion.program.launch import LAUNCH, TOTALS
-from apportion.train.campaign import CampaignTable, best_shares, load_table, regrets, save_table, seconds_at
+from apportion.train.campaign import CampaignTable, load_table, regrets, save_table
 from apportion.train.campaignpage import About, figure_of, page
 from apportion.train.campaigntest import OURS, leave_one_suite_out, regret, share_error, spreads_of
 from apportion.train.timing import TimingSettings, fit_timing

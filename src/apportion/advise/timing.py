@@ -108,7 +108,11 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
     spread = math.exp(_FOUR_IN_FIVE * max(each.spread for each in times.values()))
     merged = sum(place.nbytes for place in enquiry.arrays if place.written and place.merge != "slice")
     sharing = merged * len(devices) / _MERGED_PER_SECOND
-    return Forecast(models, spread, f"the timing model {timing_model(model).name}", sharing)
+    chosen = timing_model(model)
+    kinds = tuple(device.kind for device in devices)
+    pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
+    doubt = float(chosen.doubt(launch.row()[None, :])[0]) if pair else None
+    return Forecast(models, spread, f"the timing model {chosen.name}", sharing, doubt)
 
 
 def correction_of(device: DeviceInfo, model: str) -> Correction | None:

@@ -23,7 +23,7 @@ from apportion.train.campaign import (
     save_table,
 )
 from apportion.train.campaignpage import About, figure_of, page
-from apportion.train.campaigntest import leave_one_suite_out, spreads_of
+from apportion.train.campaigntest import contrast_spread_of, leave_one_suite_out, spreads_of
 from apportion.train.timing import fit_timing
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
@@ -70,7 +70,8 @@ def campaign(
     if ship:
         speeds = tuple(about["speeds"])
         model = fit_timing(
-            table, name, spreads=spreads_of(tests), device_names=tuple(about["device_names"]), speeds=speeds,
+            table, name, spreads=spreads_of(tests), contrast_spread=contrast_spread_of(tests),
+            device_names=tuple(about["device_names"]), speeds=speeds,
             about={"experiment": "apportion reproduce campaign --ship"},
         )  # fmt: skip
         written = model.save(WEIGHTS)

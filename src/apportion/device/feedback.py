@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import numpy as np
+
 from apportion.device.base import DeviceInfo
 from apportion.device.forecast import Forecast
-from apportion.device.policies import CostModel, ending_together
+from apportion.device.policies import CostModel, ending_together, hedged_shares
 from apportion.device.split import Split
 
 _KEPT = 8
@@ -27,6 +29,8 @@ _UNSEEN = 0.93
 "What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
 _PROMISED = 0.8
 "The same where nothing was seen yet: devices get in each other's way, which no forecast for each alone says."
+_PROMISED_BY_A_MODEL = 0.9
+"The same where a model says how sure it is, and that was weighed."
 _CLEARLY = 0.8
 "What hope must promise once the first chance to try it is over."
 _UNDISTURBED = 0.6
@@ -174,12 +178,29 @@ def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:
     names = [device.id for device in devices]
     alone = {name: forecast.models[name].seconds(1.0) for name in names}
     single = min(alone, key=lambda name: alone[name])
+    said = f"foretold from {forecast.origin}, give or take a factor of {forecast.spread:.2g}"
+    if forecast.doubt is not None and len(names) == 2:
+        return Choice(*_bet(forecast, names, forecast.doubt), said)
     split, seconds = _everything(single, names), alone[single]
     shared = best_shared({name: forecast.models[name] for name in names}, forecast.sharing_seconds, 1 << 30)
     if shared is not None and shared[1] < _PROMISED * seconds:
         split, seconds = shared
-    said = f"foretold from {forecast.origin}, give or take a factor of {forecast.spread:.2g}"
     return Choice(split, seconds, said)
+
+
+def _bet(forecast: Forecast, names: Sequence[str], doubt: float) -> tuple[Split, float]:
+    """The split of two devices that costs least over what may be true, where it is known how much may."""
+    models = [forecast.models[name] for name in names]
+    fixed, rate = (np.array([[getattr(model, part) for model in models]]) for part in ("fixed", "rate"))
+    share = float(hedged_shares(fixed, rate, np.array([doubt]))[0])
+    alone = [model.seconds(1.0) for model in models]
+    if 0 < share < 1:
+        seconds = max(models[0].seconds(share), models[1].seconds(1 - share)) + forecast.sharing_seconds
+        if seconds < _PROMISED_BY_A_MODEL * min(alone):
+            return Split({names[0]: share, names[1]: 1 - share}), seconds
+        share = float(alone[0] < alone[1])
+    single = 0 if share == 1 else 1
+    return _everything(names[single], names), alone[single]
 
 
 def best_shared(

@@ -106,6 +106,8 @@ class Forecast:
     "What it was learned or worked out from, in words."
     sharing_seconds: float = 0.0
     "What merging costs when the work is shared."
+    doubt: float | None = None
+    "The standard deviation of the log of the factor between two devices, where it is known."
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -12,12 +12,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apportion.device.base import DeviceInfo
 from apportion.device.split import Split
 from apportion.errors import InvalidSetting, UnknownName
 
 POLICIES = ("learned", "learned+feedback", "dynamic", "static", "even", "oracle")
 "Besides these, the name of a device gives it everything, and a number is the share of the first device."
+
+
+Numbers = NDArray[np.float64]
+_BETS = (0.0, 0.01, 0.02, 0.04, 0.06, *(n / 20 for n in range(2, 19)), 0.94, 0.96, 0.98, 0.99, 1.0)
+_MAY_BE = ((-2.857, 0.0113), (-1.3556, 0.2221), (0.0, 0.5333), (1.3556, 0.2221), (2.857, 0.0113))
+"Standard deviations, and how much each counts (Gauss and Hermite)."
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,55 @@ def best_split(models: Mapping[str, CostModel], *, sharing_seconds: float = 0.0)
     shares = {name: min(1.0, best[1].get(name, 0.0)) for name in models}
     total = sum(shares.values())
     return Split({name: share / total for name, share in shares.items()}), best[0]
+
+
+def best_shares(fixed: Numbers, rate: Numbers) -> Numbers:
+    """(N,): the share of the first of two devices with which both end soonest; all or nothing are candidates.
+
+    Both end together at T = (1 + F₁/R₁ + F₂/R₂) / (1/R₁ + 1/R₂), where each gets a share that is not below 0.
+
+    Args:
+        fixed: (N, 2) seconds of each device, whatever its share.
+        rate: (N, 2) seconds for everything, on top.
+    """
+    rate = np.maximum(rate, 1e-12)
+    together = (1 + (fixed / rate).sum(axis=1)) / (1 / rate).sum(axis=1)
+    share = (together - fixed[:, 0]) / rate[:, 0]
+    alone = fixed + rate
+    inside = (share > 0) & (share < 1) & (together < alone.min(axis=1))
+    return np.where(inside, share, (alone[:, 0] <= alone[:, 1]).astype(np.float64))
+
+
+def seconds_at(share: Numbers, fixed: Numbers, rate: Numbers) -> Numbers:
+    """(N,): when both of two devices have ended under a cut; a device without work takes no time."""
+    first = np.where(share > 0, fixed[:, 0] + rate[:, 0] * share, 0.0)
+    second = np.where(share < 1, fixed[:, 1] + rate[:, 1] * (1 - share), 0.0)
+    return np.asarray(np.maximum(first, second))
+
+
+def hedged_shares(fixed: Numbers, rate: Numbers, doubt: Numbers) -> Numbers:
+    """(N,): the share of the first of two devices that costs least in the mean over what may be true.
+
+    Where times are foretold, the best cut under them is not the best bet: too much for the slow device costs
+    many times what too little does.
+
+    Args:
+        fixed: (N, 2) as foretold.
+        rate: (N, 2) as foretold.
+        doubt: (N,) the standard deviation of the log of the factor between the devices.
+    """
+    best = best_shares(fixed, rate)
+    candidates = [np.full(len(best), share) for share in _BETS]
+    candidates += [np.clip(best * part, 0, 1) for part in (0.5, 0.75, 1.0)]
+    candidates += [np.clip(1 - (1 - best) * part, 0, 1) for part in (0.5, 0.75)]
+    costs = np.zeros((len(candidates), len(best)))
+    for deviations, weight in _MAY_BE:
+        off = np.exp(np.stack([deviations * doubt / 2, -deviations * doubt / 2], axis=1))
+        least = seconds_at(best_shares(fixed * off, rate * off), fixed * off, rate * off)
+        for number, share in enumerate(candidates):
+            costs[number] += weight * seconds_at(share, fixed * off, rate * off) / least
+    chosen = costs.argmin(axis=0)
+    return np.asarray(np.stack(candidates)[chosen, np.arange(len(best))])
 
 
 def prior(devices: Sequence[DeviceInfo]) -> dict[str, CostModel]:

@@ -83,6 +83,8 @@ class TimingModel:
     "The experiment that made it."
     contrast: Forest | None = None
     "log(seconds of the first device / of the second), less that of the sums."
+    contrast_spread: float = 0.3
+    "Of the log of that factor, on kernels of suites that were held out."
 
     def device(self, kind: str) -> DeviceModel:
         """The model of a device of this kind; of the last one, for a kind that it does not know."""
@@ -106,6 +108,13 @@ class TimingModel:
             fixed, rate = fixed * scale, rate * scale
         return fixed, rate, spread
 
+    def doubt(self, rows: Numbers) -> Numbers:
+        """(N,): the standard deviation of the log of the factor between the first two devices."""
+        if self.contrast is None:
+            first, second, *_ = (device.spread for device in self.devices)
+            return np.full(len(rows), float(np.hypot(first, second)))
+        return np.asarray(np.hypot(self.contrast.each(rows).std(axis=1), self.contrast_spread))
+
     def predict(self, kind: str, row: Numbers, totals: Numbers) -> Times:
         """What one launch takes on a device of this kind."""
         if len(row) != len(self.features):
@@ -128,7 +137,7 @@ class TimingModel:
         data = buffer.getvalue()
         described = {
             "name": self.name, "sha256": hashlib.sha256(data).hexdigest(), "made_by": dict(self.about),
-            "features": list(self.features),
+            "features": list(self.features), "contrast_spread": self.contrast_spread,
             "devices": [
                 {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds)}
                 for d in self.devices
@@ -170,7 +179,10 @@ class TimingModel:
             for number, said in enumerate(described["devices"])
         )  # fmt: skip
         contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
-        return cls(described["name"], tuple(described["features"]), devices, described["made_by"], contrast)
+        return cls(
+            described["name"], tuple(described["features"]), devices, described["made_by"], contrast,
+            described.get("contrast_spread", 0.3),
+        )  # fmt: skip
 
 
 def first_seconds(coefficients: Numbers, totals: Numbers) -> Numbers:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from apportion.device.policies import best_shares, seconds_at
 from apportion.device.workload import ArrayWord, Case, Workload
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
 from apportion.program.bounds import NDRange
@@ -90,26 +91,6 @@ class CampaignTable:
         for values in (self.rows, self.totals, self.fixed, self.rate):
             found.update(np.ascontiguousarray(values).tobytes())
         return found.hexdigest()
-
-
-def best_shares(fixed: Numbers, rate: Numbers) -> Numbers:
-    """(N,): the share of the first of two devices with which both end soonest; all or nothing are candidates.
-
-    Both end together at T = (1 + F₁/R₁ + F₂/R₂) / (1/R₁ + 1/R₂), where each gets a share that is not below 0.
-    """
-    rate = np.maximum(rate, 1e-12)
-    together = (1 + (fixed / rate).sum(axis=1)) / (1 / rate).sum(axis=1)
-    share = (together - fixed[:, 0]) / rate[:, 0]
-    alone = fixed + rate
-    inside = (share > 0) & (share < 1) & (together < alone.min(axis=1))
-    return np.where(inside, share, (alone[:, 0] <= alone[:, 1]).astype(np.float64))
-
-
-def seconds_at(share: Numbers, fixed: Numbers, rate: Numbers) -> Numbers:
-    """(N,): when both devices have ended under a cut; a device without work takes no time."""
-    first = np.where(share > 0, fixed[:, 0] + rate[:, 0] * share, 0.0)
-    second = np.where(share < 1, fixed[:, 1] + rate[:, 1] * (1 - share), 0.0)
-    return np.asarray(np.maximum(first, second))
 
 
 def regrets(share: Numbers, table: CampaignTable) -> Numbers:

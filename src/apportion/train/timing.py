@@ -42,6 +42,7 @@ def fit_timing(
     *,
     settings: TimingSettings = DEFAULT,
     spreads: tuple[float, float] = (0.3, 0.3),
+    contrast_spread: float = 0.3,
     device_names: tuple[str, str] = ("", ""),
     speeds: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {}),
     about: Mapping[str, object] | None = None,
@@ -50,6 +51,7 @@ def fit_timing(
 
     Args:
         spreads: each device's standard deviation of log seconds on kernels that were held out.
+        contrast_spread: that of the log of the factor between them.
     """
     check = table.rows[:: max(1, len(table) // 64)]
 
@@ -75,7 +77,7 @@ def fit_timing(
         "data": table.digest, "rows": len(table), "kernels": len(set(table.digests)),
         "settings": asdict(settings), "version": __version__, **(about or {}),
     }  # fmt: skip
-    return TimingModel(name, LAUNCH, devices, made_by, contrast.result())
+    return TimingModel(name, LAUNCH, devices, made_by, contrast.result(), contrast_spread)
 
 
 def sum_of(table: CampaignTable, device: int) -> Numbers:
