@@ -17,6 +17,13 @@ from apportion.model.ridge import TuningPlan
 from apportion.task.metrics import Interval, over_seeds
 from apportion.task.ranking import over_graphs
 
+_HEAD = """# Collections of our own: what was measured
+
+Made by `apportion rank describe FOLDER …` of folders that `apportion rank collect` wrote. Configurations are measured in
+rounds, each once in an order drawn anew, and every repeat is kept. *Ceilings* are how well the medians of every second
+repeat rank by those of the others: no model can be asked for more. The last column is how much slower, by one half, the
+configuration is that the other half says is best.
+"""
 _DRAWS = 200
 "Of random subsets, to say what chance finds."
 
@@ -35,12 +42,12 @@ class Replay:
 
 
 def collection_page(folders: Sequence[Path], budgets: Sequence[int], *, seeds: int = 1) -> str:
-    """The page's sections, one for each folder.
+    """The page, a section for each folder.
 
     Raises:
         UnreadableFile: a folder holds no runs.
     """
-    return "\n".join(_section(folder, budgets, seeds) for folder in folders)
+    return "\n".join([_HEAD, *(_section(folder, budgets, seeds) for folder in folders)])
 
 
 def recorded_table(path: Path, budgets: Sequence[int], aims: Mapping[int, float], seeds: int) -> str:
