@@ -19,10 +19,10 @@ from apportion.task.ranking import over_graphs
 
 _HEAD = """# Collections of our own: what was measured
 
-Made by `apportion rank describe FOLDER …` of folders that `apportion rank collect` wrote. Configurations are measured in
-rounds, each once in an order drawn anew, and every repeat is kept. *Ceilings* are how well the medians of every second
-repeat rank by those of the others: no model can be asked for more. The last column is how much slower, by one half, the
-configuration is that the other half says is best.
+Made by `apportion rank describe FOLDER …` of folders that `apportion rank collect` wrote. Configurations
+are measured in rounds, each once in an order drawn anew, and every repeat is kept. *Ceilings* are how well
+the medians of every second repeat rank by those of the others: no model can be asked for more. The last
+column is how much slower, by one half, the configuration is that the other half says is best.
 """
 _DRAWS = 200
 "Of random subsets, to say what chance finds."
