@@ -307,8 +307,8 @@ def systems(folder: Path, results: Path, seconds: float) -> None:
         if point["device"] != "cpu" and not point["failure"]
     }
     every = [*_suite(), *(each for each in _packed(folder) if each.suite in cgo17.SUITES)]
-    small = (_small(each, measured) for each in every if _called(each) in good)
-    chosen = [each for each in small if each.cases]
+    kept = [(each, _small(each, measured)) for each in every if _called(each) in good]
+    chosen = [dataclasses.replace(each, cases=cases) for each, cases in kept if cases]
     random.Random(SEED).shuffle(chosen)
     campaign = dataclasses.replace(CAMPAIGN, devices=("cpu",), shares=(1.0,), most_seconds=1.0)
     for threads in (1, 4):
@@ -320,15 +320,14 @@ def systems(folder: Path, results: Path, seconds: float) -> None:
         print(f"{threads} processors: {sum(1 for point in found if not point.failure)} points", flush=True)
 
 
-def _small(workload: Workload, measured: Container[tuple[str, str, int, int]]) -> Workload:
+def _small(workload: Workload, measured: Container[tuple[str, str, int, int]]) -> tuple[Case, ...]:
     """Two of its ranges that were measured and that a single processor does quickly."""
     by_size: dict[int, Case] = {}
     for case in workload.cases:
         items, group = case.span.work_items, math.prod(case.span.local_size)
         if items <= SYSTEM_ITEMS and (workload.digest, workload.kernel, items, group) in measured:
             by_size.setdefault(items, case)
-    kept = [by_size[items] for items in sorted(by_size)[-2:]]
-    return dataclasses.replace(workload, cases=tuple(kept))
+    return tuple(by_size[items] for items in sorted(by_size)[-2:])
 
 
 def fit(folder: Path, results: Path) -> None:
@@ -350,7 +349,8 @@ def fit(folder: Path, results: Path) -> None:
     others = table.part(np.array(table.suites) != SUITE)
     known = [devices[name] for name in others.devices]
     model = fit_timing(
-        others, "xeon-h200", spreads=(0.5, 0.5), contrast_spread=0.4, device_names=(known[0]["name"], known[1]["name"]),
+        others, "xeon-h200", spreads=(0.5, 0.5), contrast_spread=0.4,
+        device_names=(known[0]["name"], known[1]["name"]),
         speeds=(known[0]["calibration"] or {}, known[1]["calibration"] or {}),
         about={"experiment": "tools/campaign.py fit: without the suite"},
     )  # fmt: skip

@@ -116,9 +116,9 @@ def _intro() -> str:
         "Each suite in turn is foretold by models that learned from the others. `timing model`: a sum over "
         "operations and bytes per device, corrected by extra trees on the features of the IR; the cut "
         "follows from fixed + rate × share with each device alone as a candidate, and is the one that costs "
-        "least in the mean over what may be true. Share errors are in percent of the work, against the cut that ends "
-        "soonest; beside them those of the papers' label. Regret is the time under the cut over that of the "
-        "best one. Brackets: 95 %, over kernels drawn again.\n"
+        "least in the mean over what may be true. Share errors are in percent of the work, against the cut "
+        "that ends soonest; beside them those of the papers' label. Regret is the time under the cut over "
+        "that of the best one. Brackets: 95 %, over kernels drawn again.\n"
     )
 
 
