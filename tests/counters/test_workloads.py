@@ -10,7 +10,15 @@ import polars as pl
 import pytest
 
 from apportion.counters.kernels import CountLimits
-from apportion.counters.workloads import SuiteItem, count_all, counted, items_from, run_of, times_of
+from apportion.counters.workloads import (
+    SuiteItem,
+    count_all,
+    counted,
+    graphs_of,
+    items_from,
+    run_of,
+    times_of,
+)
 from apportion.data.counters import AIWC, CounterTable
 from apportion.errors import InvalidSetting, MalformedInput
 
@@ -111,6 +119,22 @@ def test_published_kernels_are_counted_with_deduced_arguments(tmp_path):
     assert {(row.program, row.kernel, row.size) for row in found.rows} == {
         ("npb-3.3-CG", "scale", "4096/64")
     }  # fmt: skip
+
+
+def test_program_graphs_stand_beside_the_counters_of_the_same_runs(tmp_path):
+    (tmp_path / "scale.cl").write_text(SCALE)
+    items = items_from([tmp_path / "scale.cl"], False, (64, 128), (64,))
+    items = [*items, SuiteItem("triad", 64)]
+    tables = [CounterTable.of(counted(item, limits=CountLimits()).rows) for item in (items[0], items[2])]
+    both = tables[0].joined(tables[1])
+    graphs = graphs_of(items, set(both.frame["run"]))
+    assert set(graphs.frame["run"]) == set(both.frame["run"])  # the second size was not counted
+    assert set(graphs.frame["source"]) == {"program-graph"}
+    wide = both.joined(graphs).wide()
+    nodes, mask = wide.column("graph: nodes")
+    assert mask.all()
+    assert (nodes > 1).all()
+    assert wide.column("graph: call barrier")[0].tolist() == [0, 0]
 
 
 def test_a_problem_that_is_not_there_is_a_failure_of_its_own():

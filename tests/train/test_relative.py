@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from apportion.data.counters import AIWC, CounterTable, Row
+from apportion.data.counters import AIWC, GRAPH, CounterTable, Row
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.settings import load
 from apportion.task.relative_performance import measures_of
@@ -94,6 +94,28 @@ def test_a_counter_from_two_sources_is_no_column_to_learn_from(timed_runs) -> No
     extra = Row("app0/k0/small", "app0", "k0", "small", "", 0, "workitems", 1.0, "callgrind", "simulated")
     with pytest.raises(InvalidSetting, match=r"workitems comes from several sources \(aiwc, callgrind\)"):
         table_of(timed_runs.joined(CounterTable.of([extra])), name="x", counters=AIWC)
+
+
+def test_program_graphs_join_where_they_are_known_of_every_run(timed_runs, table, comparison) -> None:
+    first = timed_runs.frame.unique("run", maintain_order=True)
+    rows = [
+        Row(*identity, "", 0, f"{GRAPH}{name}", value, "program-graph", "static")
+        for identity in first.select("run", "program", "kernel", "size").iter_rows()
+        for name, value in (("nodes", 7.0), ("blocks", 2.0))
+    ]
+    known = table_of(timed_runs.joined(CounterTable.of(rows)), name="x", counters=AIWC)
+    assert known.graph is not None
+    assert known.graph[0].tolist() == [2, 7]  # in the order of their names
+    assert known.features("graph").shape[1] == known.features("both").shape[1] + 2
+    assert known.on(known.systems[:2]).graph is known.graph
+    assert known.digest != table.digest
+    fewer = table_of(timed_runs.joined(CounterTable.of(rows[:-1])), name="x", counters=AIWC)
+    assert fewer.graph is None
+    with pytest.raises(InvalidSetting, match="The program graphs of x are not known"):
+        fewer.features("graph")
+    more = replace(comparison, rows=(*ROWS, Entry("graphs", "ridge", "graph")))
+    assert more.about(known).rows == more.rows
+    assert more.about(fewer).rows == ROWS
 
 
 def test_times_that_were_taken_once_have_no_noise_to_show(timed_runs, table, comparison, tmp_path) -> None:

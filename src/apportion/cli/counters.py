@@ -232,6 +232,7 @@ def kernels(
     workloads: Path | None = None,
     cgo17: Path | None = None,
     times: Annotated[tuple[str, ...], _LIST] = (),
+    graphs: Annotated[bool, _FLAG] = False,
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
     json: Annotated[bool, _FLAG] = False,
@@ -248,6 +249,7 @@ def kernels(
         cgo17: the folder of the CGO17 tables, whose kernels are counted too, with deduced arguments.
         times: a campaign's measurements.parquet, whose times are added to the table; with what to call its
             devices behind it, if need be: `out/measurements.parquet:cpu=xeon,gpu=h200`.
+        graphs: add what the program graph of each kernel is made of.
         seconds: the deadline of one launch.
         instructions: how many one launch may execute.
         json: print each launch as a line of JSON.
@@ -270,7 +272,9 @@ def kernels(
     for word in times:
         path, _, names = word.partition(":")
         table = table.joined(batch.times_of(Path(path), _pairs(names)))
-    if times:
+    if graphs:
+        table = table.joined(batch.graphs_of(items, set(table.frame["run"])))
+    if times or graphs:
         table.write(out)
     runs = table.frame["run"].n_unique()
     note(f"{runs} launches are in {out}; {failures} failed now, and are in its journal with their reasons.")

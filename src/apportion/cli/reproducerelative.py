@@ -77,6 +77,7 @@ def relative_performance(
 
 def _set(title: str, comparison: Comparison, everything: RelativeTable, results: Path) -> Set:
     note(f"{everything.name}: {len(everything.runs)} runs, {everything.left_out} incomplete")
+    comparison = comparison.about(everything)
     answers = run(comparison, everything, results, report=note)
     return Set(title, comparison, everything, answers, stacked_scores(everything.on(comparison.systems)))
 

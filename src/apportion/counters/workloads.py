@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from apportion.counters.kernels import CountLimits, KernelProfile, count, job_of
-from apportion.data.counters import CounterTable, Row, System
+from apportion.data.counters import GRAPH, CounterTable, Row, System
 from apportion.data.published import cgo17_kernels
 from apportion.device.base import LocalMemory, Value
 from apportion.device.campaign import Campaign, workloads_of
@@ -29,6 +29,9 @@ from apportion.device.workload import ArrayWord, Case, Workload, from_json
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
 from apportion.jobs import LocalRunner
 from apportion.program.bounds import NDRange
+from apportion.program.compile import ir_of
+from apportion.program.features import SUMMARY, features_of
+from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.program.source import Source
 from apportion.suite import PROBLEMS, problem_of
 
@@ -216,6 +219,48 @@ def times_of(measurements: Path, names: dict[str, str] | None = None) -> Counter
             row = Row(*identity, counter, point[column], "clock", "exact")
             rows.setdefault((run, system, repeat, counter), row)
     return CounterTable.of(rows.values(), systems.values())
+
+
+def graphs_of(items: Iterable[SuiteItem | WorkloadItem], runs: Collection[str]) -> CounterTable:
+    """What the program graph of each run's kernel is made of (`program.features.SUMMARY`), read off the code.
+
+    Args:
+        runs: the names of those that are wanted; a kernel that does not compile has none.
+    """
+    rows: dict[tuple[str, str], Row] = {}
+    made: dict[tuple[str, str], dict[str, float]] = {}
+    for item in items:
+        for source, program, kernel, span in _launches(item):
+            size, local = _sizes(span)
+            run = run_of(source.digest, kernel, size, local)
+            if run not in runs:
+                continue
+            if (source.digest, kernel) not in made:
+                graph = graph_of_ir(ir_of(source), name=kernel, options=GraphOptions(function=kernel))
+                made[source.digest, kernel] = features_of(graph)
+            found = made[source.digest, kernel]
+            for name in SUMMARY:
+                row = Row(run, program, kernel, f"{size}/{local}", "", 0, f"{GRAPH}{name}",
+                          float(found.get(name, 0.0)), "program-graph", "static")  # fmt: skip
+                rows[run, name] = row
+    return CounterTable.of(rows.values())
+
+
+def _launches(item: SuiteItem | WorkloadItem) -> Iterator[tuple[Source, str, str, NDRange]]:
+    """Source, program, kernel and range of each launch of an item."""
+    if isinstance(item, WorkloadItem):
+        workload = item.workload
+        source = Source(workload.source, "opencl", workload.name)
+        yield (
+            source,
+            _program(workload.name, workload.suite, workload.kernel),
+            workload.kernel,
+            item.case.span,
+        )
+        return
+    problem = problem_of(item.problem)
+    for stage in problem.instance(item.size, seed=item.seed).stages:
+        yield problem.source(), problem.name, stage.kernel, NDRange(stage.global_size, stage.local_size)
 
 
 def _problem_rows(item: SuiteItem, limits: CountLimits) -> list[Row]:

@@ -48,6 +48,8 @@ from apportion.program.exchange import write_whole
 VERSION = "1"
 SECONDS = "seconds"
 "The counter that holds the time of one execution."
+GRAPH = "graph: "
+"What the names of counters begin with that are read off a kernel's program graph."
 EXACTNESS = ("exact", "simulated", "sampled", "static", "estimated")
 """How a value came about: counted, one by one; counted in a model of the machine; counted for a part and
 extrapolated; read off the program without running it; computed from other values."""

@@ -30,7 +30,7 @@ from apportion.task.relative_performance import (
     measures_of,
     vector_of,
 )  # fmt: skip
-from apportion.train.relativetable import RelativeTable
+from apportion.train.relativetable import WITH_GRAPH, RelativeTable
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -63,8 +63,8 @@ class Entry:
     "Of the random folds; 0 for as many as the experiment has."
 
     def __post_init__(self) -> None:
-        if self.features not in FEATURE_SETS:
-            raise UnknownName("set of features", self.features, FEATURE_SETS)
+        if self.features not in (*FEATURE_SETS, WITH_GRAPH):
+            raise UnknownName("set of features", self.features, (*FEATURE_SETS, WITH_GRAPH))
         if (self.learner == "blend") != bool(self.of):
             raise InvalidSetting(f"{self.name}: a blend, and nothing else, names the rows it is made `of`")
 
@@ -93,6 +93,11 @@ class Comparison:
             raise InvalidSetting("Each row needs a name of its own")
         if self.repetitions < 1:
             raise InvalidSetting(f"repetitions must be at least 1, not {self.repetitions}")
+
+    def about(self, table: RelativeTable) -> Comparison:
+        """The same less the rows that need program graphs, where the table does not know them."""
+        known = table.graph is not None
+        return replace(self, rows=tuple(row for row in self.rows if known or row.features != WITH_GRAPH))
 
     def without_stages(self) -> Comparison:
         """The same less the network's ablations."""

@@ -142,6 +142,7 @@ def _described(one: Set) -> list[str]:
         f" out: incomplete. The most common order, {' < '.join(table.systems[i] for i in order)}, is that of"
         f" {share:.0%} of the runs. `One time known`: the run was timed on {one.comparison.profiled}. In the"
         f" last column {apart} in turn is the test."
+        + (" Their code is not published, so that program graphs cannot join." if table.graph is None else "")
         + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
     ]
 

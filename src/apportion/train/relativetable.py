@@ -10,11 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from apportion.data.counters import SECONDS, CounterTable
+from apportion.data.counters import GRAPH, SECONDS, CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model.relativefeatures import features_of, time_features
 
 Numbers = NDArray[np.float64]
+WITH_GRAPH = "graph"
+"The set of features `both`, and what the kernel's program graph is made of."
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class RelativeTable:
     "Runs of the source that lack a counter or a time."
     repeated: bool = True
     "Whether every time was taken more than once: otherwise the halves of the repeats are no halves."
+    graph: Numbers | None = None  # (N, G): of the kernels' program graphs, where their code is known
 
     def __post_init__(self) -> None:
         shape = (len(self.runs), len(self.systems))
@@ -55,12 +58,21 @@ class RelativeTable:
         return RelativeTable(
             self.name, self.runs, self.application, self.kernel, tuple(systems),
             tuple(self.kinds[i] for i in at), self.counters, self.values, self.log_times[:, at],
-            self.halves[:, :, at], self.single[:, at], self.left_out, self.repeated,
+            self.halves[:, :, at], self.single[:, at], self.left_out, self.repeated, self.graph,
         )  # fmt: skip
 
     def features(self, kind: str, log_seconds: Numbers | None = None) -> Numbers:
-        """(N, F): a set of features, with those of one system's times (N,) where they are given."""
-        rows = features_of(kind, self.counters, self.values)
+        """(N, F): a set of features, with those of one system's times (N,) where they are given.
+
+        Raises:
+            InvalidSetting: the program graphs are asked for, and not known.
+        """
+        if kind == WITH_GRAPH:
+            if self.graph is None:
+                raise InvalidSetting(f"The program graphs of {self.name} are not known")
+            rows = np.hstack([features_of("both", self.counters, self.values), self.graph])
+        else:
+            rows = features_of(kind, self.counters, self.values)
         if log_seconds is None:
             return rows
         return np.hstack([rows, time_features(self.counters, self.values, log_seconds)])
@@ -71,6 +83,8 @@ class RelativeTable:
         sum_ = hashlib.sha256("|".join((*self.runs, *self.systems, *self.counters)).encode())
         sum_.update(np.ascontiguousarray(self.values).tobytes())
         sum_.update(np.ascontiguousarray(self.log_times).tobytes())
+        if self.graph is not None:
+            sum_.update(np.ascontiguousarray(self.graph).tobytes())
         return sum_.hexdigest()
 
 
@@ -132,8 +146,18 @@ def table_of(
         np.stack([_medians(measured.frame, pl.col("repeat") % 2 == half, names, chosen) for half in (0, 1)]),
         _medians(measured.frame, first, names, chosen),
         len(set(times.runs["run"].to_list()) | set(described.runs["run"].to_list())) - len(keep),
-        bool((often["len"] > 1).all()),
+        bool((often["len"] > 1).all()), _graphs(source, names),
     )  # fmt: skip
+
+
+def _graphs(source: CounterTable, runs: Sequence[str]) -> Numbers | None:
+    """(N, G): what is known of the program graphs; None unless it is known of every run."""
+    wide = source.about(counters=[n for n in source.frame["counter"].unique() if n.startswith(GRAPH)]).wide()
+    order = sorted(range(len(wide.counters)), key=lambda number: wide.counters[number])
+    place = {run: number for number, run in enumerate(wide.runs["run"].to_list())}
+    if not order or not all(run in place and wide.mask[place[run]].all() for run in runs):
+        return None
+    return np.asarray(wide.values[[place[run] for run in runs]][:, order], np.float64)
 
 
 def _medians(frame: pl.DataFrame, which: pl.Expr, runs: Sequence[str], systems: Sequence[str]) -> Numbers:
