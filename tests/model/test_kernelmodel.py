@@ -79,6 +79,7 @@ def test_intervals_end_at_nothing_and_at_everything() -> None:
 def test_familiarity_is_the_part_of_known_kernels_that_are_farther_from_the_rest() -> None:
     familiarity = model().familiarity
     assert [familiarity.of(np.array([x])) for x in (0.0, 1.3, 9.0)] == [1.0, 0.5, 0.0]
+    assert familiarity.of_each(np.array([[0.0], [1.3], [9.0]])).tolist() == [1.0, 0.5, 0.0]
 
 
 def test_a_quantile_counts_applications_and_the_new_one_among_them() -> None:

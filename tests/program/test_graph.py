@@ -122,3 +122,9 @@ def test_a_graph_survives_pickling_and_stays_frozen(data: st.DataObject, program
         assert copied == graph
         assert not copied.edges.flags.writeable
         assert not copied.strings.data.flags.writeable
+
+
+def test_strings_are_chosen_by_their_numbers_many_at_once() -> None:
+    table = StringTable.of(["i32", "", "größe", "br"])
+    assert table.chosen(np.array([2, 0, 2, 1])) == ["größe", "i32", "größe", ""]
+    assert table.chosen(np.zeros(0, np.int64)) == []

@@ -13,6 +13,7 @@ import math
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,11 +58,27 @@ class Familiarity:
     distance: Numbers  # (K,), rising: of each training kernel to the nearest of another application
 
     def of(self, features: Numbers) -> float:
-        """The part of the training kernels that are at least this far from other applications: 1 for a kernel
-        that was learned from, 0 for one farther away than any of them."""
-        nearest = float(np.sqrt(((self.kernels - self.scaling.apply(features)) ** 2).mean(axis=1)).min())
+        """Of a kernel with features (F,); see `of_each`."""
+        return float(self.of_each(features[None, :])[0])
+
+    def of_each(self, features: Numbers) -> Numbers:
+        """(N,) of kernels with features (N, F): the part of the training kernels that are at least this far
+        from other applications: 1 for a kernel that was learned from, 0 for one farther than any of them."""
+        asked, known = self.scaling.apply(features), self._known
+        squared = (asked**2).sum(axis=1)[:, None] + self._squared - 2 * asked @ known.T
+        nearest = np.sqrt(np.maximum(squared.min(axis=1), 0) / known.shape[1])
         # Features are kept in 32 bits, so that a kernel that was learned from is not quite at distance 0.
-        return float(np.mean(self.distance >= nearest - 1e-5))
+        farther = len(self.distance) - np.searchsorted(self.distance, nearest - 1e-5)
+        part: Numbers = farther / len(self.distance)
+        return part
+
+    @cached_property
+    def _known(self) -> Numbers:
+        return self.kernels.astype(np.float64)
+
+    @cached_property
+    def _squared(self) -> Numbers:
+        return np.asarray((self._known**2).sum(axis=1), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +123,11 @@ class KernelModel:
         votes = self.pool.votes(np.hstack([code, inputs]))
         share = np.clip(votes.mean(), 0, 100)
         half = self.calibration.quantile(confidence) * (votes.spread() + FLOOR)
-        known: dict[bytes, float] = {}  # many launches are of few kernels
-        for row in code:
-            if row.tobytes() not in known:
-                known[row.tobytes()] = self.familiarity.of(row)
+        near = self.familiarity.of_each(code)
         return [
-            Estimate(middle, max(0.0, middle - width), min(100.0, middle + width), known[key], int(voted))
-            for middle, width, key, voted in zip(
-                share.tolist(), half.tolist(), (row.tobytes() for row in code),
-                votes.nearest(CLASSES).tolist(), strict=True,
+            Estimate(middle, max(0.0, middle - width), min(100.0, middle + width), known, int(voted))
+            for middle, width, known, voted in zip(
+                share.tolist(), half.tolist(), near.tolist(), votes.nearest(CLASSES).tolist(), strict=True
             )
         ]  # fmt: skip
 

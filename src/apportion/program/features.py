@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.program.graph import Flow, NodeType, ProgramGraph
+from apportion.program.graph import NO_TEXT, Flow, NodeType, ProgramGraph
 
 OPCODES = (
     "add", "sub", "mul", "udiv", "sdiv", "urem", "srem", "shl", "lshr", "ashr", "and", "or", "xor", "fadd",
@@ -205,15 +205,19 @@ class _Counted:
 def _counted(graph: ProgramGraph) -> _Counted:
     # Most texts stand on many nodes: each is looked at once for each kind of node.
     keys, key = np.unique(graph.node_text.astype(np.int64) * 4 + graph.node_type, return_inverse=True)
-    seen = [_looked_at(graph.strings[number >> 2], number & 3) for number in keys.tolist()]
+    texts = graph.strings.chosen(keys >> 2)
+    seen = [_looked_at(text, number & 3) for text, number in zip(texts, keys.tolist(), strict=True)]
     kind = np.array([one[0] for one in seen], np.int64)[key]
     opcode_group = np.array([one[1] for one in seen], np.int64)[key]
     extent = np.array([one[2] for one in seen], np.float64)[key]
     family = np.full(graph.nodes, -1, np.int64)
-    for node in np.flatnonzero(kind == _CALL).tolist():
-        printed = graph.full_text(node) or ""
+    calls = np.flatnonzero((kind == _CALL) & (graph.node_full_text != NO_TEXT))
+    family[kind == _CALL] = _PLACE["call other"]
+    for node, printed in zip(
+        calls.tolist(), graph.strings.chosen(graph.node_full_text[calls].astype(np.int64)), strict=True
+    ):
         if _MARKER.search(printed):
-            kind[node] = opcode_group[node] = -1
+            kind[node] = opcode_group[node] = family[node] = -1
             continue
         found = family_of(printed)
         family[node] = _PLACE[f"call {found}"]
@@ -250,7 +254,7 @@ def _integers(graph: ProgramGraph, extent: NDArray[np.float64]) -> NDArray[np.fl
         (graph.node_type == NodeType.CONSTANT) & (extent < 0) & (graph.node_full_text >= 0)
     )
     texts, which = np.unique(graph.node_full_text[chosen], return_inverse=True)
-    matches = [_INTEGER.match(graph.strings[number]) for number in texts.tolist()]
+    matches = [_INTEGER.match(text) for text in graph.strings.chosen(texts.astype(np.int64))]
     sizes = [math.log1p(min(abs(int(match[1])), 1 << 40)) if match else -1.0 for match in matches]
     values[chosen] = np.array(sizes)[which] if sizes else -1.0
     return values

@@ -88,6 +88,15 @@ class StringTable(Sequence[str]):
         index %= len(self)
         return self._text(int(self.offsets[index]), int(self.offsets[index + 1]))
 
+    def chosen(self, numbers: NDArray[np.integer[Any]]) -> list[str]:
+        """The strings with these numbers, many at once."""
+        blob = self.data.tobytes()
+        starts, ends = self.offsets[numbers].tolist(), self.offsets[numbers + 1].tolist()
+        return [
+            blob[start:end].decode("utf-8", "surrogateescape")
+            for start, end in zip(starts, ends, strict=True)
+        ]
+
     def __iter__(self) -> Iterator[str]:
         bounds = self.offsets.tolist()
         blob = self.data.tobytes()

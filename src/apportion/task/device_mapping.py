@@ -33,8 +33,11 @@ def costs(to_gpu: Array, cpu_time: Array, gpu_time: Array) -> dict[str, float]:
     `over_cpu`, `over_gpu`: how much faster than always that device. `of_oracle`: the part of the best
     possible speed that is reached. `regret`: time over all rows beyond that of the oracle, as a part of it.
     """
-    taken = np.where(to_gpu, gpu_time, cpu_time)
-    best = np.minimum(cpu_time, gpu_time)
+    return compared(np.where(to_gpu, gpu_time, cpu_time), np.minimum(cpu_time, gpu_time), cpu_time, gpu_time)
+
+
+def compared(taken: Array, best: Array, cpu_time: Array, gpu_time: Array) -> dict[str, float]:
+    """Times that were taken (N,), beside the best possible and those of each device alone."""
     return {
         "over_cpu": _geometric(cpu_time / taken),
         "over_gpu": _geometric(gpu_time / taken),

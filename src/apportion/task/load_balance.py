@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from apportion.data.records import CLASSES
 from apportion.task.base import Array, Task
-from apportion.task.device_mapping import agreement
+from apportion.task.device_mapping import agreement, compared
 
 
 def classes_of(shares: Array) -> NDArray[np.int64]:
@@ -29,16 +29,15 @@ def root_mean_squared_error(truth: Array, shares: Array) -> float:
     return float(np.sqrt(np.mean((np.asarray(truth, np.float64) - shares) ** 2)))
 
 
-def slowdown(shares: Array, cpu_time: Array, gpu_time: Array) -> float:
-    """How much longer the work takes than with the best share, as a geometric mean; 1 for the best.
+def sharing_costs(shares: Array, cpu_time: Array, gpu_time: Array) -> dict[str, float]:
+    """What shares (N,) in percent are worth, under the names of `device_mapping.costs`.
 
     Under the model behind the labels: each device's time goes with its share, and the later one counts. What
-    sharing itself costs is not in it.
+    sharing itself costs is not in it. The oracle knows the best share.
     """
     part = np.asarray(shares, np.float64) / 100
     together = np.maximum(part * cpu_time, (1 - part) * gpu_time)
-    best = cpu_time * gpu_time / (cpu_time + gpu_time)
-    return float(np.exp(np.mean(np.log(together / best))))
+    return compared(together, cpu_time * gpu_time / (cpu_time + gpu_time), cpu_time, gpu_time)
 
 
 def _class(example: Any) -> NDArray[np.uint8]:

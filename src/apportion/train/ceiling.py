@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.task.load_balance import classes_of
 from apportion.train.kerneltable import KernelTable
@@ -184,6 +185,10 @@ def section(table: KernelTable) -> list[str]:
         f"Knowing all labels, the best answer by those features has accuracy {same.accuracy:.3f}, "
         f"five-class accuracy {same.classes:.3f} and mean absolute error {same.mae:.2f}.",
         "",
+        f"{_near_a_boundary(table, 2.5):.1%} of the rows lie within 2.5 percent of the middle between two "
+        f"classes, and {_near_a_boundary(table, 5.0):.1%} within 5: an error of that size is enough for "
+        "another class.",
+        "",
         "| nearest row of the same source: sizes | rows | shares differ by | other device | other class |",
         "|---|---|---|---|---|",
         *(
@@ -204,6 +209,12 @@ def section(table: KernelTable) -> list[str]:
         "|---|---|---|---|",
         *(f"| {r.deviation:.0%} | {r.accuracy:.3f} | {r.classes:.3f} | {r.mae:.2f} |" for r in again),
     ]
+
+
+def _near_a_boundary(table: KernelTable, percent: float) -> float:
+    """The part of the rows whose share is at most so far from the middle between two classes."""
+    middles = (np.array(CLASSES[1:]) + np.array(CLASSES[:-1])) / 2
+    return float((np.abs(table.shares[:, None] - middles).min(axis=1) <= percent).mean())
 
 
 def _squared(rows: Numbers) -> Numbers:

@@ -20,7 +20,12 @@ from apportion.data.records import CLASSES
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model import row_models
 from apportion.task.device_mapping import agreement, costs
-from apportion.task.load_balance import classes_of, mean_absolute_error, root_mean_squared_error, slowdown
+from apportion.task.load_balance import (
+    classes_of,
+    mean_absolute_error,
+    root_mean_squared_error,
+    sharing_costs,
+)
 from apportion.task.metrics import Interval, over_seeds
 from apportion.train.kerneltable import FEATURE_SETS, KernelTable
 
@@ -313,7 +318,7 @@ def measures_of(task: str, table: KernelTable, rows: NDArray[np.int64], shares: 
         "mae": mean_absolute_error(truth, shares),
         "rmse": root_mean_squared_error(truth, shares),
         "classes": agreement(classes_of(truth), classes_of(shares)),
-        "slowdown": slowdown(shares, cpu_time, gpu_time),
+        **sharing_costs(shares, cpu_time, gpu_time),
     }
 
 
