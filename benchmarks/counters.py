@@ -38,7 +38,7 @@ LONGEST = 300.0
 "Seconds that one execution may take."
 SQL = """
 create table readings(station integer, day integer, value real);
-with recursive n(i) as (select 0 union all select i + 1 from n where i < 600000)
+with recursive n(i) as (select 0 union all select i + 1 from n where i < 150000)
 insert into readings select i % 97, i / 97, (i * 7919 % 10007) / 100.0 from n;
 create index by_station on readings(station);
 select station, count(*), avg(value), max(value) from readings group by station order by 3 limit 5;
