@@ -184,7 +184,7 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
     lines += ["", f"{len(TARGETS) - len(unmet)} of {len(TARGETS)} are met by a row that validation chose."]
     if unmet:
         lines.append(
-            f"Of the {len(unmet)} others, {sum(reached for *_, reached in unmet)} are reached by a single row,"
+            f"Of the {len(unmet)} others, {sum(reached for *_, reached in unmet)} are reached by one row,"
             " which nobody could have picked beforehand: rows differ by less than their intervals are wide."
         )
     if two:
