@@ -82,6 +82,19 @@ def test_familiarity_is_the_part_of_known_kernels_that_are_farther_from_the_rest
     assert familiarity.of_each(np.array([[0.0], [1.3], [9.0]])).tolist() == [1.0, 0.5, 0.0]
 
 
+def test_where_every_row_is_an_application_intervals_are_those_of_crepes() -> None:
+    crepes = pytest.importorskip("crepes")
+    random = np.random.default_rng(4)
+    residuals, spread = random.normal(0, 9, 57), random.uniform(0, 20, 57)
+    scores = Calibration(np.sort(np.abs(residuals) / (spread + FLOOR)), np.ones(57))
+    theirs = crepes.ConformalRegressor()
+    theirs.fit(residuals, sigmas=spread + FLOOR)
+    for confidence in (0.5, 0.8, 0.9, 0.95):
+        (low, high), *_ = theirs.predict_int(np.array([50.0]), sigmas=np.array([7.0]), confidence=confidence)
+        assert high - 50 == pytest.approx(7.0 * scores.quantile(confidence))
+        assert 50 - low == pytest.approx(7.0 * scores.quantile(confidence))
+
+
 def test_a_quantile_counts_applications_and_the_new_one_among_them() -> None:
     scores = Calibration(np.arange(1.0, 10.0), np.ones(9))
     assert scores.quantile(0.5) == 5.0
