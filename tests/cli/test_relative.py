@@ -106,6 +106,27 @@ def test_predict_abstains_when_a_run_is_far_from_all_known(profile, capsys) -> N
     assert "unfamiliar" in seen.err
 
 
+def test_a_model_of_ones_own_runs_is_learned_and_used(tmp_path, capsys, timed_runs, profile) -> None:
+    timed_runs.write(tmp_path / "own.parquet")
+    out = tmp_path / "model"
+    assert (
+        run("relative", "train", tmp_path / "own.parquet", "--out", out, "--profiled", "new-gpu", "--json")
+        == 0
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert (said["runs"], said["applications"], said["left_out"]) == (24, 6, 0)
+    assert 0.4 < said["within_sigma"] <= 1
+    values = timed_runs.about(programs=["app1"], systems=[""]).wide()
+    counters = dict(zip(values.counters, values.values[0].tolist(), strict=True))
+    profile.write_text(json.dumps({"counters": counters}))
+    assert run("systems", "add", "mine", "--samples", samples_file(tmp_path, 6)) == 0
+    capsys.readouterr()
+    assert run("relative", "predict", profile, "--model", out, "--json", "--plot", tmp_path / "own.html") == 0
+    assert sorted(json.loads(capsys.readouterr().out)["order"]) == sorted(said["systems"])
+    assert run("relative", "train", tmp_path / "own.parquet", "--out", out, "--profiled", "tpu") == 1
+    assert "No system called 'tpu'" in capsys.readouterr().err
+
+
 def test_a_time_that_is_none_is_said_so(profile, capsys) -> None:
     assert run("relative", "predict", profile, "--seconds", "gtx1080") == 1
     assert "A known time is written SYSTEM=SECONDS, not 'gtx1080'" in capsys.readouterr().err

@@ -7,10 +7,12 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from apportion.advise.relative import Profile, Relative, read_profiles, shipped
+from apportion.advise.relative import UNFAMILIAR, Profile, Relative, read_profiles, shipped
 from apportion.advise.relative import predict as predict_relative
+from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
-from apportion.errors import InvalidSetting
+from apportion.data.counters import AIWC, CounterTable
+from apportion.errors import InvalidSetting, UnknownName
 from apportion.model.relative import RelativeModel
 from apportion.task.relative_performance import SLOWEST
 from apportion.task.relativefigures import bars, distributions, page
@@ -43,16 +45,62 @@ def predict(
     learned = RelativeModel.load(model) if model else shipped()
     known = dict(_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
+    added = {} if model else kept_systems()  # they were added to the shipped model's
     drawn = []
     for run in runs:
         run = Profile(run.name, run.counters, {**run.seconds, **known})
-        answer = predict_relative(run, systems=systems or (), target=target, model=learned)
+        answer = predict_relative(run, systems=systems or (), target=target, model=learned, added=added)
         _print(answer, json)
         if plot:
-            drawn += _figures(run, answer, systems or (), learned)
+            scaled = predict_relative(run, systems=systems or (), target=SLOWEST, model=learned, added=added)
+            drawn += _figures(answer, scaled, learned)
     if plot:
         plot.write_text(page("Relative performance", drawn))
         note(f"The figures are in {plot}")
+
+
+@relative.command
+def train(
+    table: Path,
+    *,
+    out: Path,
+    profiled: str | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Learn from runs of one's own: a model that `predict --model` uses, chosen on applications left out.
+
+    Args:
+        table: counters of kernels, as AIWC counts them, and times on two systems at least
+            (`apportion counters kernels --times` writes such tables).
+        out: the folder of the model.
+        profiled: the system whose time is known most often; by default the table's first.
+        json: print JSON.
+    """
+    from apportion.train.relativeship import model_of, trust_of  # prediction needs none of it
+    from apportion.train.relativetable import table_of
+
+    runs = table_of(CounterTable.read(table), name=table.stem, counters=AIWC)
+    known = profiled or runs.systems[0]
+    if known not in runs.systems:
+        raise UnknownName("system", known, runs.systems)
+    model = model_of(runs, systems=runs.systems, profiled=known)
+    trust = trust_of(model, systems=runs.systems, profiled=known, unfamiliar=UNFAMILIAR)
+    model.save(out)
+    said = {
+        "runs": len(runs.runs), "left_out": runs.left_out, "applications": len(set(runs.application)),
+        "systems": list(runs.systems), "features": model.features, "strength": model.strength,
+        "within_sigma": round(trust.held, 3), "within_sigma_timed": round(trust.timed_held, 3),
+        "abstained": round(trust.abstained, 3),
+    }  # fmt: skip
+    if json:
+        print_json(said)
+    else:
+        print_table(("", "value"), [(name.replace("_", " "), _words(value)) for name, value in said.items()])
+    note(f"The model is in {out}; each application was predicted by the others for the shares.")
+
+
+def _words(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _time(word: str) -> tuple[str, float]:
@@ -80,11 +128,8 @@ def _print(answer: Relative, json: bool) -> None:
     note(f"{answer.name}: distance {answer.distance:.2f}, familiarity {answer.familiarity:.2f}")
 
 
-def _figures(
-    run: Profile, answer: Relative, systems: list[str] | tuple[str, ...], model: RelativeModel
-) -> list[str]:
+def _figures(answer: Relative, scaled: Relative, model: RelativeModel) -> list[str]:
     """Figure 3's bars with one sigma either way, and Figure 2's distributions of the known runs."""
-    scaled = predict_relative(run, systems=systems, target=SLOWEST, model=model)
     labels = list(scaled.vector)
     values = [scaled.vector[name] for name in labels]
     errors = [
