@@ -176,7 +176,8 @@ def _reading(rounds: int) -> list[str]:
         "costs, in CPU time of the command and of whoever counts it, relative to the command alone in the",
         f"same round; the median of {rounds} rounds with the least and the most (a source that costs over",
         "20 times was run once). An empty cell: the source does not count this. A command that is collected",
-        "with light sources and one slow one costs the sum of their times.",
+        "with light sources and one slow one costs the sum of their times. `tracepoints` counts attempts to open",
+        "files, `trace` those that succeeded.",
         "",
     ]
 
@@ -204,7 +205,8 @@ def _made(rounds: int) -> list[str]:
     about = this_system().description
     return [
         "## How it was made", "",
-        f"- Command: `python -m benchmarks.counters --rounds {rounds} --out docs/results/counters.md`",
+        f"- Command: `python -m benchmarks.counters --rounds {rounds} --out docs/results/counters.md`; in a"
+        " container, `apportion counters probe --json`, handed over with `--elsewhere`",
         f"- Machine: {about['processor']}, {about['cores']:.0f} cores, Linux {about['kernel']}; Python "
         f"{platform.python_version()}, apportion {apportion.__version__}, {datetime.now(UTC):%Y-%m-%d}",
         f"- Load average when it ended: {Path('/proc/loadavg').read_text().split()[0]}; "
