@@ -40,12 +40,54 @@ def test_a_wrong_size_is_one_line_and_exit_status_1(capsys) -> None:
     assert capsys.readouterr().err == "apportion: local_size must be 1 to 65536 work-items, not 0\n"
 
 
+def test_an_unknown_pair_and_an_empty_file_are_one_line_and_exit_status_1(tmp_path: Path, capsys) -> None:
+    (tmp_path / "empty.ll").write_text("")
+    (tmp_path / "f.ll").write_text(LL)
+    launch = ("--local-size", "64", "--bytes", "1")
+    for words, said in (
+        (("empty.ll",), "empty.ll: it defines no function"),
+        (("f.ll", "--pair", "h200"), "No pair of devices called 'h200'. There are: cgo17-amd"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(["predict", str(tmp_path / words[0]), *words[1:], *launch])
+        assert left.value.code == 1
+        err = capsys.readouterr().err
+        assert said in err
+        assert "Traceback" not in err
+
+
+def test_a_kernel_of_fifty_thousand_lines_of_opencl_c_is_answered(tmp_path: Path, capsys) -> None:
+    pytest.importorskip("ziglang")
+    body = "\n".join(f"  v = v * {number}.5f + x[i];" for number in range(50_000))
+    text = f"__kernel void k(__global float* x) {{ int i = get_global_id(0); float v = 0;\n{body}\n  x[i] = v; }}"
+    (tmp_path / "long.cl").write_text(text)
+    run("predict", str(tmp_path / "long.cl"), "--local-size", "64", "--bytes", "4194304", "--json")
+    out, err = capsys.readouterr()
+    assert json.loads(out)["familiarity"] < 0.1
+    assert "unlike what the model learned from" in err
+
+
+def test_predict_reads_bitcode(tmp_path: Path, capsys) -> None:
+    binding = pytest.importorskip("llvmlite.binding", reason="bitcode needs the extra 'bitcode'")
+    module = binding.parse_assembly(LL, context=binding.create_context())
+    (tmp_path / "f.bc").write_bytes(module.as_bitcode())
+    (tmp_path / "f.ll").write_text(LL)
+    launch = ("--local-size", "64", "--bytes", "4194304", "--json")
+    shares = []
+    for name in ("f.bc", "f.ll"):
+        run("predict", str(tmp_path / name), *launch)
+        shares.append(json.loads(capsys.readouterr().out)["cpu_share"])
+    assert shares[0] == shares[1]
+
+
 def test_data_says_what_there_is_and_where_it_belongs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setenv("APPORTION_DATA", "/data")
     run("data", "path", "cgo17")
     assert capsys.readouterr().out == "/data/cgo17\n"
     run("data", "list")
-    assert "GPL-3.0" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "GPL-3.0" in out
+    assert "0076271192aa9a0a7c21aa9a637e34cd4460f8e21e756215dd23ffb2ae62dc62" in out
 
 
 def test_checking_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path: Path, capsys) -> None:

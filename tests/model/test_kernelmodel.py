@@ -11,7 +11,7 @@ import pytest
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.model.forest import Forest
-from apportion.model.kernelmodel import FLOOR, Calibration, Familiarity, KernelModel
+from apportion.model.kernelmodel import FLOOR, Calibration, Familiarity, KernelModel, widening
 from apportion.model.pooled import Pooled
 from apportion.model.recalled import Memory
 from apportion.program.features import INPUTS
@@ -93,6 +93,12 @@ def test_where_every_row_is_an_application_intervals_are_those_of_crepes() -> No
         (low, high), *_ = theirs.predict_int(np.array([50.0]), sigmas=np.array([7.0]), confidence=confidence)
         assert high - 50 == pytest.approx(7.0 * scores.quantile(confidence))
         assert 50 - low == pytest.approx(7.0 * scores.quantile(confidence))
+
+
+def test_strange_kernels_get_intervals_up_to_twice_as_wide() -> None:
+    assert widening(np.array([0.0, 0.05, 0.1, 1.0])).tolist() == [2.0, 1.5, 1.0, 1.0]
+    strange = model().estimate(np.array([-9.0]), LAUNCH, confidence=0.9)
+    assert (strange.familiarity, strange.low, strange.high) == (0.0, 20 - 2 * FLOOR, 20 + 2 * FLOOR)
 
 
 def test_a_quantile_counts_applications_and_the_new_one_among_them() -> None:

@@ -16,15 +16,13 @@ from apportion.advise.describe import Described, describe
 from apportion.advise.queries import Query, Size
 from apportion.advise.timedshare import timed_pairs, timed_share
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
-from apportion.model.kernelmodel import Estimate, KernelModel
+from apportion.model.kernelmodel import STRANGE, Estimate, KernelModel
 from apportion.program.compile import CompileOptions
 from apportion.program.features import RANGE_INPUTS, inputs_of
 from apportion.program.source import Source
 
 WEIGHTS = Path(__file__).parent / "weights"
 CONFIDENCE = 0.9
-STRANGE = 0.1
-"A kernel stranger than nine in ten of the training kernels are to other applications gets a warning."
 TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]
 

@@ -19,7 +19,7 @@ _FLAG = Parameter(negative="")
 
 @data.command(name="list")
 def list_datasets(*, json: Annotated[bool, _FLAG] = False) -> None:
-    """List the datasets with their origin and licence.
+    """List the datasets with their origin and licence, and their files with their checksums.
 
     Args:
         json: print one line of JSON per dataset.
@@ -30,6 +30,12 @@ def list_datasets(*, json: Annotated[bool, _FLAG] = False) -> None:
         return
     rows = [(d.name, d.what, d.origin, d.licence, d.folder) for d in CATALOGUE.values()]
     print_table(("dataset", "what", "origin", "licence", "folder"), rows)
+    files = [
+        (d.name, file.name, "downloaded" if file.url else "by hand", file.sha256)
+        for d in CATALOGUE.values()
+        for file in d.files
+    ]
+    print_table(("dataset", "file", "got", "SHA-256"), files)
 
 
 @data.command

@@ -11,6 +11,7 @@ from apportion.advise.predictor import pairs
 from apportion.advise.queries import read_queries
 from apportion.advise.unseen import SHARE, evaluate, levels, page
 from apportion.cli.show import note, print_json, print_table
+from apportion.data.catalogue import dataset_called
 from apportion.errors import InvalidSetting
 
 
@@ -26,12 +27,14 @@ def unseen(
 
     Args:
         measured: a CSV file with the columns source, local_size, bytes and cpu_share, from 0 to 1.
-        data: the folder of the sources, if they are not beside the file; CHAI's IR is in ../shared/data/chai.
+        data: the folder of the sources, if they are not beside the file; by default what `apportion data
+            path chai` says, or ../shared/data/chai.
         pair: of devices whose models answer.
         out: where the page goes.
         json: print one line of JSON per predictor.
     """
-    folder = data or Path("../shared/data/chai")
+    kept = dataset_called("chai").folder
+    folder = data or (kept if any(kept.glob("*.ll")) else Path("../shared/data/chai"))
     rows = read_queries(measured, folder=folder if folder.is_dir() else None, needed=(SHARE,))
     if not rows:
         raise InvalidSetting(f"{measured} has no line to predict")

@@ -62,6 +62,17 @@ _CUMMINS = (
 
 _AIWC = "export full_dat.Rda of the authors' artefact as docs/howto/relative-performance.md says"
 
+_CHAI = "take {name}.ll of the kernels of the load balancer in the thesis' repository pyg_programl"
+_CHAI_SUMS = {
+    "cedd": "e150f23bc47f420be814975bc982f3574bf71b8c9fd3051b3b8f197003f8c042",
+    "hsti": "b39cf27b4c183f9e9675f83362ec1c4c5a31b87e4a2aa548b3e793f5aedf9586",
+    "hsto": "23ec6ee7941e353eb2547666fc3b8bde3d5b800b650ec4d2418a7b61dc432bbb",
+    "pad": "a3b0627de853db596630a8dee267f5458a5044b2bad4da7bc86fc3a5c984810e",
+    "rscd": "063c9f5a82094fb0696c4b468a391bd53d3e3c0424c35eee327b0cd31ffe75da",
+    "sc": "9bb9d5b8876f1df870524d8c5e8540962977fcf845242c8c4392ab82fcaab678",
+    "trns": "ff699777abfc65fbbfbdbcbb54f270df32a03c7af671479a9a193827df27c368",
+}
+
 CATALOGUE = {
     dataset.name: dataset
     for dataset in (
@@ -87,6 +98,16 @@ CATALOGUE = {
                     by_hand="take the archive kernels_ir of the device-mapping experiment at "
                     "https://github.com/IITH-Compilers/IR2Vec",
                 ),
+            ),
+        ),
+        Dataset(
+            "chai",
+            "LLVM IR of seven of the eight kernels whose shares the thesis measured (its Table 5.3)",
+            "CHAI, OpenCL-D, compiled by clang 10 for the thesis; shares: experiments/unseen-chai.csv",
+            "kernels University of Illinois/NCSA; compiled files Apache-2.0",
+            tuple(
+                File(f"{name}.ll", sha256, by_hand=_CHAI.format(name=name))
+                for name, sha256 in _CHAI_SUMS.items()
             ),
         ),
         Dataset(

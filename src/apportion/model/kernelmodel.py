@@ -27,6 +27,8 @@ from apportion.model.pooled import Pooled, inputs_in
 
 FLOOR = 5.0
 "Percent added to the trees' spread: no interval is scaled by nothing where all trees agree."
+STRANGE = 0.1
+"A kernel stranger than nine in ten of the training kernels are to other applications."
 Numbers = NDArray[np.float64]
 
 
@@ -81,6 +83,15 @@ class Familiarity:
         return np.asarray((self._known**2).sum(axis=1), np.float64)
 
 
+def widening(familiarity: Numbers) -> Numbers:
+    """(N,): by how much intervals of strange kernels are widened: up to twice, for one farther than any.
+
+    Calibration says what to expect of an application like those that were held out. Trees may agree about a
+    kernel that is like none of them, and their agreement is then worth nothing.
+    """
+    return np.asarray(2 - np.clip(familiarity / STRANGE, 0, 1), np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """What a model says of one launch, in percent of the work."""
@@ -122,8 +133,8 @@ class KernelModel:
         """The same of many launches: features of the code (N, F) and inputs (N, I)."""
         votes = self.pool.votes(np.hstack([code, inputs]))
         share = np.clip(votes.mean(), 0, 100)
-        half = self.calibration.quantile(confidence) * (votes.spread() + FLOOR)
         near = self.familiarity.of_each(code)
+        half = self.calibration.quantile(confidence) * (votes.spread() + FLOOR) * widening(near)
         return [
             Estimate(middle, max(0.0, middle - width), min(100.0, middle + width), known, int(voted))
             for middle, width, known, voted in zip(
