@@ -99,10 +99,10 @@ class Pooled:
             return Votes(said, np.full_like(said, 1 / said.shape[1]))
         wide = np.hstack([rows, made(rows, self.columns, self.memory)])
         said = self._joined.each(wide)
-        weights = {"recalled": self.trusted, "inputs": self.heard * self.recognises(rows)[:, None]}
-        heard = np.hstack(
-            [np.ones((len(rows), len(self.forests[name].root))) * weights.get(name, 1.0) for name in MEMBERS]
-        )
+        weight = np.ones((len(rows), len(MEMBERS)))
+        weight[:, MEMBERS.index("recalled")] = self.trusted
+        weight[:, MEMBERS.index("inputs")] = self.heard * self.recognises(rows)
+        heard = np.repeat(weight, [len(self.forests[name].root) for name in MEMBERS], axis=1)
         return Votes(said, heard / heard.sum(axis=1, keepdims=True))
 
     def seen(self, rows: Numbers) -> dict[str, Numbers]:

@@ -153,4 +153,6 @@ class Memory:
 
 def _nearest(distance: Numbers, allowed: Flags) -> tuple[NDArray[np.int64], Flags]:
     """(N,): the nearest of those that are allowed, and whether there is one."""
-    return np.where(allowed, distance, np.inf).argmin(axis=1), allowed.any(axis=1)
+    nearest: NDArray[np.int64] = np.where(allowed, distance, np.inf).argmin(axis=1)
+    there: Flags = np.any(allowed, axis=1)
+    return nearest, there
