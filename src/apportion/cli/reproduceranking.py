@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from apportion.advise.collectionpage import recorded_table
 from apportion.cli.show import note, print_json
+from apportion.collect.publish import publish
 from apportion.collect.runs import read_runs
 from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack
@@ -54,7 +55,7 @@ def tensor_ranking(
 
     Args:
         data: A folder of TpuGraphs files (all of them, packed or not, or the public samples).
-        collection: Folders of tiles that `apportion rank collect` wrote.
+        collection: Folders of tiles that `apportion rank collect` wrote; runs/ alone will do, given JAX.
         steps: What `python -m benchmarks.ranking --out FILE` wrote on a GPU.
         settings: Which networks the tables compare.
         comparison: Which rankers are compared on the collection.
@@ -100,6 +101,8 @@ def _collections(
     """A section for each folder; the same is printed."""
     sections = []
     for folder in folders:
+        if (folder / "runs").is_dir():
+            list(publish(folder))  # what is not published yet
         graphs = read_collection(folder)
         devices = sorted({runs.device for runs in read_runs(folder)})
         scores = compare(usable(comparison, graphs), graphs, results, report=note)
