@@ -177,7 +177,8 @@ def _reading(rounds: int) -> list[str]:
         f"same round; the median of {rounds} rounds with the least and the most (a source that costs over",
         "20 times was run once). An empty cell: the source does not count this. A command that is collected",
         "with light sources and one slow one costs the sum of their times. `tracepoints` counts attempts to",
-        "open files, `trace` those that succeeded.",
+        "open files, `trace` those that succeeded. Slow sources have a fixed part, starting and",
+        "disassembling: the shorter a command, the worse the ratio.",
         "",
     ]
 

@@ -227,6 +227,13 @@ def test_the_raw_page_of_nsight_compute_has_a_line_of_units(tmp_path):
     assert found["saxpy", 0, "warp_blocks"] == 10
 
 
+def test_nsight_compute_that_profiled_nothing_says_so(tmp_path):
+    # What ncu 2025.3 leaves behind when the program ends before its first kernel.
+    text = "==PROF== Trying to shutdown target application\n==WARNING== No kernels were profiled.\n"
+    with pytest.raises(MalformedInput, match=r"ncu\.csv:1: it holds no table; write it with `ncu --csv"):
+        imported(written(tmp_path, "ncu.csv", text), format="ncu")
+
+
 def test_hpctoolkit_gives_what_the_root_of_the_calls_took(tmp_path):
     written(tmp_path, "experiment.xml", XML)
     assert format_of(tmp_path) == "hpctoolkit"
