@@ -69,8 +69,30 @@ def test_sharing_is_tried_once_when_the_forecast_against_it_may_be_wrong() -> No
     assert "it is tried once" in choice.reason
     sure = Forecast(against.models, 1.02, "a model")
     hopeless = Forecast({"cpu": CostModel(0.0, 800.0), "gpu": CostModel(0.0, 1.0)}, 4.0, "a model")
-    assert choose(Observations([_alone("gpu", 1.0)]), BOTH, hopeless, 1000).split.shares["cpu"] == 0
+    assert choose(Observations([_alone("gpu", 1.0)]), BOTH, hopeless, 1000).split.shares["cpu"] == 0.001
     assert choose(Observations([_alone("gpu", 1.0)]), BOTH, sure, 1000).split.shares["cpu"] > 0
+
+
+def test_a_forecast_that_is_wrong_by_far_is_found_out_by_the_third_launch() -> None:
+    wrong = Forecast({"cpu": CostModel(0.0, 0.1), "gpu": CostModel(0.05, 6.0)}, 1.3, "a model", doubt=0.2)
+    seen = Observations()
+    assert choose(seen, BOTH, wrong, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
+    seen.add(_alone("cpu", 0.2))
+    probing = choose(seen, BOTH, wrong, 1000)
+    assert 0 < probing.split.shares["gpu"] <= 0.1
+    assert probing.reason == "a small part shows what others take, since cpu alone is known"
+    share = probing.split.shares["cpu"]
+    seen.add(_shared(share, 0.2 * share, 0.003 * (1 - share)))  # it is sixty times as fast as the CPU
+    assert choose(seen, BOTH, wrong, 1000).split.shares["gpu"] > 0.9
+
+
+def test_nothing_is_probed_where_that_would_cost_more_than_it_can_tell() -> None:
+    slow = Forecast({"cpu": CostModel(0.0, 0.1), "gpu": CostModel(0.5, 1.0)}, 1.3, "a model", doubt=0.2)
+    assert choose(Observations([_alone("cpu", 0.1)]), BOTH, slow, 1000).split.shares["cpu"] == 1.0
+    merging = Forecast(
+        {"cpu": CostModel(0.0, 0.1), "gpu": CostModel(0.0, 1.0)}, 1.3, "a model", sharing_seconds=0.05
+    )
+    assert choose(Observations([_alone("cpu", 0.1)]), BOTH, merging, 1000).split.shares["cpu"] == 1.0
 
 
 def test_a_cut_that_was_seen_to_be_good_is_kept() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -31,6 +32,10 @@ _PROMISED = 0.8
 "The same where nothing was seen yet: devices get in each other's way, which no forecast for each alone says."
 _PROMISED_BY_A_MODEL = 0.9
 "The same where a model says how sure it is, and that was weighed."
+_PROBE = 0.1
+"The part of a device that is only to show its speed, where it is as fast as the known one; else less."
+_PROBE_FIXED = 1.0
+"What that may take at most by the forecast, over the known device alone."
 _CLEARLY = 0.8
 "What hope must promise once the first chance to try it is over."
 _UNDISTURBED = 0.6
@@ -149,6 +154,9 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
             # Between what is expected and what is hoped for: a wrong hope must not cost much.
             split, _ = best_shared(_hopeful(models, known, forecast.spread**0.5), sharing, groups) or hoped
             return Choice(split, None, f"sharing may beat {single} alone, which is known: it is tried once")
+        probe = _probe(known, models, names, sharing, groups) if len(seen.launches) == 1 else None
+        if probe is not None:
+            return Choice(probe, None, f"a small part shows what others take, since {single} alone is known")
     elif single not in known and shared[1] < alone[single] and shared[1] > _UNDISTURBED * alone[single]:
         return Choice(_everything(single, names), None, f"{single} is tried alone, where nobody disturbs it")
     best = seen.best_seen()
@@ -159,6 +167,30 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     if best is not None and best[1] * _WORTH < seconds:
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
     return Choice(_known_cut(split, seen), seconds, f"earlier launches foretell {seconds * 1e3:.3g} ms")
+
+
+def _probe(
+    known: Mapping[str, float],
+    models: Mapping[str, CostModel],
+    names: Sequence[str],
+    sharing: float,
+    groups: int,
+) -> Split | None:
+    """One device that was seen does nearly everything, the others as little as shows their speed: a forecast
+    that is wrong about them by more than it thinks must not keep them from ever being tried.
+
+    None where even that would take longer than the one device alone.
+    """
+    (single,) = known
+    least = {
+        name: max(_PROBE * min(1.0, known[single] / models[name].seconds(1.0)), 1 / groups)
+        for name in names
+        if name != single
+    }
+    costly = any(models[name].seconds(share) > _PROBE_FIXED * known[single] for name, share in least.items())
+    if costly or sharing > _PROBE * known[single] or sum(least.values()) > 0.5:
+        return None
+    return Split({name: least.get(name, 1 - sum(least.values())) for name in names})
 
 
 def _known_cut(split: Split, seen: Observations) -> Split:
@@ -180,7 +212,7 @@ def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:
     single = min(alone, key=lambda name: alone[name])
     said = f"foretold from {forecast.origin}, give or take a factor of {forecast.spread:.2g}"
     if forecast.doubt is not None and len(names) == 2:
-        return Choice(*_bet(forecast, names, forecast.doubt), said)
+        return Choice(*_bet(forecast, tuple(names), forecast.doubt), said)
     split, seconds = _everything(single, names), alone[single]
     shared = best_shared({name: forecast.models[name] for name in names}, forecast.sharing_seconds, 1 << 30)
     if shared is not None and shared[1] < _PROMISED * seconds:
@@ -188,7 +220,8 @@ def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:
     return Choice(split, seconds, said)
 
 
-def _bet(forecast: Forecast, names: Sequence[str], doubt: float) -> tuple[Split, float]:
+@lru_cache(maxsize=256)
+def _bet(forecast: Forecast, names: tuple[str, ...], doubt: float) -> tuple[Split, float]:
     """The split of two devices that costs least over what may be true, where it is known how much may."""
     models = [forecast.models[name] for name in names]
     fixed, rate = (np.array([[getattr(model, part) for model in models]]) for part in ("fixed", "rate"))

@@ -94,7 +94,7 @@ class Enquiry:
         return there, back
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forecast:
     """What each device is expected to take for a launch."""
 

@@ -24,8 +24,9 @@ POLICIES = ("learned", "learned+feedback", "dynamic", "static", "even", "oracle"
 
 
 Numbers = NDArray[np.float64]
-_BETS = (0.0, 0.01, 0.02, 0.04, 0.06, *(n / 20 for n in range(2, 19)), 0.94, 0.96, 0.98, 0.99, 1.0)
-_MAY_BE = ((-2.857, 0.0113), (-1.3556, 0.2221), (0.0, 0.5333), (1.3556, 0.2221), (2.857, 0.0113))
+_BETS = np.array([0.0, 0.01, 0.02, 0.04, 0.06, *(n / 20 for n in range(2, 19)), 0.94, 0.96, 0.98, 0.99, 1.0])
+_MAY_BE = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])
+_HOW_LIKELY = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 "Standard deviations, and how much each counts (Gauss and Hermite)."
 
 
@@ -116,18 +117,20 @@ def hedged_shares(fixed: Numbers, rate: Numbers, doubt: Numbers) -> Numbers:
         rate: (N, 2) as foretold.
         doubt: (N,) the standard deviation of the log of the factor between the devices.
     """
-    best = best_shares(fixed, rate)
-    candidates = [np.full(len(best), share) for share in _BETS]
-    candidates += [np.clip(best * part, 0, 1) for part in (0.5, 0.75, 1.0)]
-    candidates += [np.clip(1 - (1 - best) * part, 0, 1) for part in (0.5, 0.75)]
-    costs = np.zeros((len(candidates), len(best)))
-    for deviations, weight in _MAY_BE:
-        off = np.exp(np.stack([deviations * doubt / 2, -deviations * doubt / 2], axis=1))
-        least = seconds_at(best_shares(fixed * off, rate * off), fixed * off, rate * off)
-        for number, share in enumerate(candidates):
-            costs[number] += weight * seconds_at(share, fixed * off, rate * off) / least
-    chosen = costs.argmin(axis=0)
-    return np.asarray(np.stack(candidates)[chosen, np.arange(len(best))])
+    best = best_shares(fixed, rate)[:, None]
+    bets = np.broadcast_to(_BETS, (len(best), len(_BETS)))
+    near = [best * part for part in (0.5, 0.75, 1.0)] + [1 - (1 - best) * part for part in (0.5, 0.75)]
+    shares = np.clip(np.concatenate([bets, *near], axis=1), 0, 1)  # (N, S)
+    off = np.exp(doubt[:, None] * _MAY_BE / 2)  # (N, M)
+    scale = np.stack([off, 1 / off], axis=2)  # (N, M, 2)
+    many_fixed, many_rate = fixed[:, None] * scale, rate[:, None] * scale
+    flat = many_fixed.reshape(-1, 2), many_rate.reshape(-1, 2)
+    least = seconds_at(best_shares(*flat), *flat).reshape(off.shape)
+    share = shares[:, :, None]
+    first = np.where(share > 0, many_fixed[:, None, :, 0] + many_rate[:, None, :, 0] * share, 0.0)
+    second = np.where(share < 1, many_fixed[:, None, :, 1] + many_rate[:, None, :, 1] * (1 - share), 0.0)
+    costs = np.maximum(first, second) / least[:, None] @ _HOW_LIKELY  # (N, S)
+    return np.asarray(np.take_along_axis(shares, costs.argmin(axis=1)[:, None], axis=1)[:, 0])
 
 
 def prior(devices: Sequence[DeviceInfo]) -> dict[str, CostModel]:

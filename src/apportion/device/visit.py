@@ -93,6 +93,8 @@ class VisitingWorker(Worker):
         seen: list[Seen] = self._ask(
             "visit", visit, seconds=seconds, doing=doing, report=report or (lambda _: None)
         )
+        if any(one.failure.startswith("LaunchFailed") for one in seen):
+            self._stop()  # a GPU's context is of no more use after some errors, and does not say so
         return seen
 
 

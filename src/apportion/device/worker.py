@@ -216,7 +216,10 @@ class Worker:
             raise self._crash(doing)
         done, value = answer
         if not done:
-            raise _rebuilt(*value)
+            error = _rebuilt(*value)
+            if isinstance(error, errors.LaunchFailed) and not isinstance(error, errors.OutOfBoundsWrite):
+                self._stop()  # a GPU's context is of no more use after some errors, and does not say so
+            raise error
         return value
 
     def _wait(self, connection: socket.socket, seconds: float, doing: str, end: float) -> None:
