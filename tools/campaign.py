@@ -10,7 +10,8 @@
 
 Kernels are the generator's, those of CGO17 that compile, and the suite's. They are measured in a random order
 that is the same on every machine: first every kernel at two sizes, then at more. What is done when time is up
-is a balanced sample. Every step goes on where it was stopped.
+is a balanced sample. Every step goes on where it was stopped; with `PART=1/3` in the environment a step takes
+a third of the kernels, for machines that are lent several times: copy `journal.jsonl` to the next RESULTS.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import dataclasses
 import json
 import math
+import os
 import random
 import sys
 import threading
@@ -125,12 +127,11 @@ def _cgo17(folder: Path) -> Iterator[Workload]:
             print(f"{source.name}: {str(error).splitlines()[0][:120]}", file=sys.stderr)
 
 
-def _suite(sizes: tuple[int, ...] = SUITE_SIZES) -> list[Workload]:
+def _suite() -> list[Workload]:
     """The suite's kernels; the arrays of their cases are written where they are not yet."""
-    ARRAYS.mkdir(parents=True, exist_ok=True)
     found = []
     for problem in PROBLEMS.values():
-        cases = [pair for size in sizes for pair in _instance(problem, size)]
+        cases = [pair for size in SUITE_SIZES for pair in _instance(problem, size)]
         found += workloads_of(problem, cases)
     return found
 
@@ -138,6 +139,7 @@ def _suite(sizes: tuple[int, ...] = SUITE_SIZES) -> list[Workload]:
 def _instance(problem: Problem, size: int) -> list[tuple[str, Case]]:
     kept = ARRAYS / f"{problem.name}-{size}.json"
     if not kept.exists():
+        ARRAYS.mkdir(parents=True, exist_ok=True)
         made = save_instance(problem, size, ARRAYS)
         said = [
             [kernel, Workload("", "", "", kernel, (case,)).as_json()["cases"][0]] for kernel, case in made
@@ -175,9 +177,12 @@ def features(out: Path, processes: int) -> None:
 
 
 def _packed(folder: Path) -> list[Workload]:
+    """The packed kernels, or of several parts of them (`PART=2/3`) those that are in this one."""
+    number, _, parts = os.environ.get("PART", "1/1").partition("/")
     return [
         from_json({**row, "cases": json.loads(row["cases"])})
         for row in pl.read_parquet(folder / "kernels.parquet").iter_rows(named=True)
+        if int(row["digest"][:8], 16) % int(parts) == int(number) - 1
     ]
 
 
@@ -193,14 +198,21 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
     """Compile every kernel for every device, run it once and compare results."""
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    with ProcessPoolExecutor(processes) as pool:
-        list(pool.map(_instances, PROBLEMS))
     ir = _carried(folder)
+    pool = ProcessPoolExecutor(max(1, processes // 4))
+    arrays = [pool.submit(_instances, problem) for problem in PROBLEMS]
     journal = results / "prepared.jsonl"
     done = {json.loads(line)[0] for line in journal.read_text().splitlines()} if journal.exists() else set()
-    # Should time be up, some of the generated ones are missing: there are most of them.
-    packed = sorted(_packed(folder), key=lambda each: each.suite == "generated")
-    workloads = [each for each in (*_suite(), *packed) if _called(each) not in done]
+    packed = _packed(folder)
+
+    def workloads() -> Iterator[Workload]:
+        # Should time be up, some of the generated ones are missing: there are most of them.
+        yield from (each for each in packed if each.suite != "generated")
+        for made in arrays:  # they are made meanwhile
+            made.result()
+        yield from _suite()
+        yield from (each for each in packed if each.suite == "generated")
+
     lock = threading.Lock()
     with journal.open("a") as file:
 
@@ -212,10 +224,12 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
                 file.flush()
 
         prepare(
-            workloads, dataclasses.replace(CAMPAIGN, binaries=_binaries(), visit_seconds=20.0),
+            (each for each in workloads() if _called(each) not in done),
+            dataclasses.replace(CAMPAIGN, binaries=_binaries(), visit_seconds=20.0),
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip
+    pool.shutdown()
     lines = _prepared(results)
     print(
         f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"

@@ -7,7 +7,6 @@ they compiled; what they do not keep goes to a folder of binaries.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -46,20 +45,22 @@ def prepare(
     """Compile and try every workload, with so many workers at once; `report` is called from their threads.
 
     Args:
+        workloads: taken one by one, so that later ones may still be in the making.
         until: when to begin no more, by `time.monotonic`.
     """
-    waiting: queue.SimpleQueue[Workload | None] = queue.SimpleQueue()
-    for workload in workloads:
-        waiting.put(workload)
-    for _ in range(processes):
-        waiting.put(None)
+    waiting = iter(workloads)
+    turn = threading.Lock()
+
+    def following() -> Workload | None:
+        with turn:
+            return next(waiting, None)
 
     def work() -> None:
         with VisitingWorker(drivers, limits) as worker:
             names = [
                 info.id for info in worker.devices() if not campaign.devices or info.id in campaign.devices
             ]
-            while (workload := waiting.get()) is not None:
+            while (workload := following()) is not None:
                 if until is not None and time.monotonic() > until:
                     return
                 report(_tried(workload, campaign, worker, names, compiled))
