@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from apportion.train.rankingcollection import (
     folds_of,
     measured,
     read_collection,
+    usable,
 )
 
 NAMES = [
@@ -126,6 +128,14 @@ def test_the_speed_of_the_first_is_in_terms_of_the_default(folder: Path) -> None
 def test_what_the_compiler_said_must_be_there_to_be_used() -> None:
     with pytest.raises(InvalidSetting, match="does not say its compiled registers; set features = 'launch'"):
         configuration_rows(tile_graph(0), "compiled")
+
+
+def test_a_collection_allows_what_it_has_the_numbers_and_the_kernels_for() -> None:
+    member = {"model": "trees", "hyperparameters": {"features": "relative"}}
+    rows = (Entry("plain", "trees"), Entry("both", "average", {"members": [member]}))
+    graphs = [replace(tile_graph(number), name=f"kernel{number}.M1") for number in range(3)]
+    found = usable(CollectionComparison(rows, kernel_folds=6), graphs)
+    assert ([row.name for row in found.rows], found.kernel_folds) == (["plain"], 3)
 
 
 def test_the_shipped_comparison_makes_its_rankers() -> None:

@@ -148,11 +148,15 @@ def folds_of(names: Sequence[str], protocol: Protocol, count: int, *, seed: int 
 
 
 def usable(comparison: CollectionComparison, graphs: Sequence[StoredGraph]) -> CollectionComparison:
-    """The comparison without rows that learn from what the compiler said, where graphs do not say it."""
-    if all("compiled_registers" in graph.arrays for graph in graphs):
-        return comparison
-    rows = tuple(row for row in comparison.rows if not _needs_compiler(row))
-    return replace(comparison, rows=rows)
+    """What of a comparison a collection allows.
+
+    Rows that learn from what the compiler said are left out where graphs do not say it, and there are no more
+    folds of unseen kernels than kernels.
+    """
+    said = all("compiled_registers" in graph.arrays for graph in graphs)
+    rows = tuple(row for row in comparison.rows if said or not _needs_compiler(row))
+    kernels = len({graph.name.split(".")[0] for graph in graphs})
+    return replace(comparison, rows=rows, kernel_folds=min(comparison.kernel_folds, max(2, kernels)))
 
 
 def _needs_compiler(row: Entry) -> bool:
