@@ -55,6 +55,14 @@ def test_without_a_model_that_fits_speeds_foretell(shipped: Path) -> None:
     assert fitting_model([CPU, GPU]) is None  # nobody knows what it learned from
 
 
+def test_a_model_of_few_kernels_is_not_asked(shipped: Path) -> None:
+    devices = (_device("cpu", "a Xeon", 0.03), _device("gpu", "an H200", 0.01))
+    TimingModel("young", tuple(LAUNCH), devices, {"kernels": 7}).save(shipped)
+    assert fitting_model([CPU, GPU]) is None
+    TimingModel("grown", tuple(LAUNCH), devices, {"kernels": 700}).save(shipped)
+    assert fitting_model([CPU, GPU]) == "grown"
+
+
 def test_a_model_of_a_cpu_and_a_gpu_does_not_fit_two_cpus(shipped: Path) -> None:
     _ship(shipped, "some-machine", "a Xeon", "an H200")
     assert fitting_model([CPU, GPU]) == "some-machine"

@@ -15,6 +15,9 @@ from apportion.device.forecast import Enquiry, Forecast, from_speeds
 from apportion.device.together import Together
 from apportion.errors import ApportionError
 
+_LEAST_KERNELS = 100
+"What a model must have learned from: one that saw seven was far worse than calibrated speeds."
+
 
 def learned(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
     """What each device is expected to take: a `Predictor` for `Together`."""
@@ -34,7 +37,10 @@ def fitting_model(devices: Sequence[DeviceInfo]) -> str | None:
     """
     kinds = {device.kind for device in devices}
     for name in timing.models():
-        known = {device.device: device.name for device in timing.timing_model(name).devices}
+        model = timing.timing_model(name)
+        if model.about.get("kernels", _LEAST_KERNELS) < _LEAST_KERNELS:
+            continue
+        known = {device.device: device.name for device in model.devices}
         if len(kinds) > 1 and kinds <= {kind for kind, learned_from in known.items() if learned_from}:
             return name
     return None

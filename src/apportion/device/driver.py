@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from apportion.errors import NoDevice, UnknownName
 
 Bytes = NDArray[np.uint8]
 _POCL = "Portable Computing Language"
+_BEHIND = 5
+"How nice threads that compute are to those that feed other devices: a third of their weight."
 
 
 class Driver:
@@ -107,11 +110,15 @@ def _found() -> list[Queue]:
         return []
     kinds = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
     found: list[tuple[str, Any, Any]] = []
+    working: set[int] = set()
     for platform in platforms:
+        before = _threads()
         try:
             devices = platform.get_devices()
         except cl.Error:
             continue  # a driver without its hardware
+        if any(device.type & cl.device_type.CPU for device in devices):
+            working |= _threads() - before
         for device in devices:
             kind = next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
             found.append((kind, platform, device))
@@ -119,11 +126,30 @@ def _found() -> list[Queue]:
     found.sort(key=lambda entry: ["cpu", "gpu", "accelerator"].index(entry[0]))
     counts: dict[str, int] = {}
     queues = []
+    others = any(kind != "cpu" for kind, _, _ in found)
     for kind, platform, device in found:
         counts[kind] = counts.get(kind, 0) + 1
         name = kind if counts[kind] == 1 else f"{kind}{counts[kind]}"
         queues.append(Queue(device, _info(name, kind, platform, device)))
+    if others:
+        _give_way(working)
     return queues
+
+
+def _threads() -> set[int]:
+    """The threads of this process."""
+    try:
+        return {int(name) for name in os.listdir("/proc/self/task")}
+    except OSError:
+        return set()
+
+
+def _give_way(threads: set[int]) -> None:
+    """Let threads that compute run behind those that feed other devices: there is one for each processor, and
+    a copy to a GPU that waits for one of them takes twice as long."""
+    for thread in threads:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, _BEHIND)
 
 
 def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:

@@ -73,10 +73,26 @@ def take_changes(home: Bytes, copies: Sequence[Bytes], dtype: str, undo: Undo | 
             undo.keep(result, initial)
         for position, copy in enumerate(copies):
             values = copy[part].view(kind)
-            changed = values != initial
-            if position:
-                conflicts += int(np.count_nonzero(changed & (result != initial) & (result != values)))
-            np.copyto(result, values, where=changed)
+            if position == 0:
+                result[...] = values
+            else:
+                conflicts += _take(result, values, initial)
+    return conflicts
+
+
+def _take(result: NDArray[Any], values: NDArray[Any], initial: NDArray[Any]) -> int:
+    """Take one more copy's changes into a block; conflicts with those before.
+
+    By differences in bits: choosing element by element is many times slower where changes lie scattered.
+    """
+    theirs = np.bitwise_xor(values, initial)
+    ours = np.bitwise_xor(result, initial)
+    both = (theirs != 0) & (ours != 0)
+    if not both.any():
+        np.bitwise_xor(result, theirs, out=result)
+        return 0
+    conflicts = int(np.count_nonzero(both & (theirs != ours)))
+    np.copyto(result, values, where=theirs != 0)
     return conflicts
 
 
