@@ -6,11 +6,7 @@ says what it is, how it was made, and the checksum of the arrays.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.described import read_described, write_described
 from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
-from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.errors import InvalidSetting
 from apportion.model.pooled import Pooled, inputs_in
 
 FLOOR = 5.0
@@ -144,7 +141,6 @@ class KernelModel:
 
     def save(self, folder: Path) -> Path:
         """Write the model to `folder`; its `.npz` comes back."""
-        buffer = io.BytesIO()
         arrays: dict[str, Any] = {
             **self.pool.arrays(),
             "score": self.calibration.score,
@@ -154,19 +150,8 @@ class KernelModel:
             "kernels": self.familiarity.kernels,
             "distance": self.familiarity.distance,
         }
-        np.savez_compressed(buffer, **arrays)
-        data = buffer.getvalue()
-        described = {
-            "name": self.name,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "made_by": dict(self.about),
-            "features": list(self.features),
-        }
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.json").write_text(json.dumps(described, indent=1) + "\n")
-        path = folder / f"{self.name}.npz"
-        path.write_bytes(data)
-        return path
+        described = {"made_by": dict(self.about), "features": list(self.features)}
+        return write_described(folder, self.name, arrays, described)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
@@ -176,19 +161,7 @@ class KernelModel:
             UnreadableFile: a file is missing.
             MalformedInput: the arrays are not those that the description speaks of.
         """
-        path = folder / f"{name}.npz"
-        try:
-            described = json.loads((folder / f"{name}.json").read_text())
-            data = path.read_bytes()
-        except OSError as error:
-            raise UnreadableFile(f"Cannot read the model {name}: {error}") from error
-        if hashlib.sha256(data).hexdigest() != described["sha256"]:
-            raise MalformedInput("the weights do not have the checksum of their description", file=str(path))
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                kept = dict(arrays)
-        except (ValueError, zipfile.BadZipFile) as error:
-            raise MalformedInput(f"is not a file of arrays ({error})", file=str(path)) from error
+        described, kept = read_described(folder, name)
         return cls(
             described["name"],
             Pooled.of_arrays(described["features"], kept),

@@ -9,10 +9,6 @@ gets how much. Read and evaluated with NumPy alone, like `KernelModel`.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +17,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.data.described import read_described, write_described
+from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
 
 Numbers = NDArray[np.float64]
@@ -132,22 +129,15 @@ class TimingModel:
                 arrays |= {f"{number}.{part}.{name}": values for name, values in _small(forest).items()}
         if self.contrast is not None:
             arrays |= {f"contrast.{name}": values for name, values in _small(self.contrast).items()}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-        data = buffer.getvalue()
         described = {
-            "name": self.name, "sha256": hashlib.sha256(data).hexdigest(), "made_by": dict(self.about),
+            "made_by": dict(self.about),
             "features": list(self.features), "contrast_spread": self.contrast_spread,
             "devices": [
                 {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds)}
                 for d in self.devices
             ],
         }  # fmt: skip
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.json").write_text(json.dumps(described, indent=1) + "\n")
-        path = folder / f"{self.name}.npz"
-        path.write_bytes(data)
-        return path
+        return write_described(folder, self.name, arrays, described)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
@@ -157,19 +147,7 @@ class TimingModel:
             UnreadableFile: a file is missing.
             MalformedInput: the arrays are not those that the description speaks of.
         """
-        path = folder / f"{name}.npz"
-        try:
-            described = json.loads((folder / f"{name}.json").read_text())
-            data = path.read_bytes()
-        except OSError as error:
-            raise UnreadableFile(f"Cannot read the model {name}: {error}") from error
-        if hashlib.sha256(data).hexdigest() != described["sha256"]:
-            raise MalformedInput("the weights do not have the checksum of their description", file=str(path))
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                kept = dict(arrays)
-        except (ValueError, zipfile.BadZipFile) as error:
-            raise MalformedInput(f"is not a file of arrays ({error})", file=str(path)) from error
+        described, kept = read_described(folder, name)
         devices = tuple(
             DeviceModel(
                 said["device"], said["name"], kept[f"{number}.coefficients"],
