@@ -41,6 +41,7 @@ ROWS = (
     Entry("timed", "ridge", "shape", timed=True, settings={"strength": 10.0}, candidate="timed"),
     Entry("timed, weak", "ridge", "shape", timed=True, settings={"strength": 1e5}, candidate="timed"),
     Entry("both", "blend", of=("timed", "timed, weak"), candidate="timed"),
+    Entry("two", "ridge", "shape", timed=True, twice=True, settings={"strength": 10.0}, candidate="twice"),
     Entry("… weaker", "ridge", "shape", timed=True, settings={"strength": 1e4}),
 )
 
@@ -52,7 +53,7 @@ def table(timed_runs) -> RelativeTable:
 
 @pytest.fixture(scope="module")
 def comparison(table: RelativeTable) -> Comparison:
-    return Comparison(table.systems, "new-gpu", ROWS, repetitions=2, whole="timed")
+    return Comparison(table.systems, "new-gpu", ROWS, "slow-cpu", repetitions=2, whole="timed")
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +168,30 @@ def test_a_prediction_never_sees_the_times_of_its_test(table: RelativeTable) -> 
     changed[test] = changed[test][:, ::-1] + 3
     other = replace(table, log_times=changed)
     for row in (ROWS[1], ROWS[0]):
-        said, again = (predict(row, each, each, "new-gpu", train, test, 1) for each in (table, other))
+        said, again = (predict(row, each, each, (), train, test, 1) for each in (table, other))
         np.testing.assert_array_equal(said, again)
     # One time known: the profiled system's, and no other.
     changed = table.log_times.copy()
     changed[np.ix_(test, [0, 1, 2])] += 5
     other = replace(table, log_times=changed)
-    said, again = (predict(ROWS[3], each, each, "new-gpu", train, test, 1) for each in (table, other))
+    said, again = (predict(ROWS[3], each, each, ("new-gpu",), train, test, 1) for each in (table, other))
     np.testing.assert_array_equal(said, again)
+
+
+def test_two_known_times_are_right_beside_each_other(table: RelativeTable) -> None:
+    train, test = splits("application", table, 1)[0]
+    row = Entry("two", "ridge", "shape", timed=True, twice=True)
+    said = predict(row, table, table, ("new-gpu", "slow-cpu"), train, test, 1)
+    truth = table.log_times[test]
+    np.testing.assert_allclose(said[:, 3] - said[:, 0], truth[:, 3] - truth[:, 0])
+    changed = table.log_times.copy()
+    changed[np.ix_(test, [1, 2])] += 5
+    other = replace(table, log_times=changed)
+    np.testing.assert_array_equal(predict(row, other, other, ("new-gpu", "slow-cpu"), train, test, 1), said)
+    with pytest.raises(InvalidSetting, match="need a second system beside the profiled one"):
+        Comparison(table.systems, "new-gpu", (row,))
+    with pytest.raises(InvalidSetting, match="who knows a second time knows the first"):
+        Entry("two", "ridge", twice=True)
 
 
 def test_every_row_rule_and_ceiling_answers_under_every_split(answers, table, comparison) -> None:
@@ -184,6 +201,7 @@ def test_every_row_rule_and_ceiling_answers_under_every_split(answers, table, co
         *CEILINGS,
         choice_called("counters"),
         choice_called("timed"),
+        choice_called("twice"),
     }
     assert {(one.row, one.protocol) for one in answers} == {(n, p) for n in names for p in PROTOCOLS}
     assert len(answer(answers, "ridge", "random").said) == 2

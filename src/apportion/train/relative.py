@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model import vector_models
-from apportion.model.relativefeatures import FEATURE_SETS
+from apportion.model.relativefeatures import FEATURE_SETS, time_features
 from apportion.model.vectors import Calibration
 from apportion.task.metrics import Interval
 from apportion.task.relative_performance import (
@@ -54,17 +54,21 @@ class Entry:
     target: Literal["centred", "slowest"] = "centred"
     timed: bool = False
     "It also knows the run's time on the experiment's `profiled` system."
+    twice: bool = False
+    "And its time on the experiment's `second` system; the two are then right beside each other in any case."
     settings: dict[str, Any] = field(default_factory=dict)
     of: tuple[str, ...] = ()
     "The rows that a blend is made of; they stand before it and are candidates, too."
     candidate: str = ""
-    "The choice it may be the answer of: `counters` or `timed`."
+    "The choice it may be the answer of: `counters`, `timed` or `twice`."
     repetitions: int = 0
     "Of the random folds; 0 for as many as the experiment has."
 
     def __post_init__(self) -> None:
         if self.features not in (*FEATURE_SETS, WITH_GRAPH):
             raise UnknownName("set of features", self.features, (*FEATURE_SETS, WITH_GRAPH))
+        if self.twice and not self.timed:
+            raise InvalidSetting(f"{self.name}: who knows a second time knows the first, too")
         if (self.learner == "blend") != bool(self.of):
             raise InvalidSetting(f"{self.name}: a blend, and nothing else, names the rows it is made `of`")
 
@@ -77,6 +81,8 @@ class Comparison:
     profiled: str
     "The system on which a run is timed, for rows that know one time."
     rows: tuple[Entry, ...]
+    second: str = ""
+    "The system on which it is timed as well, for rows that know two."
     repetitions: int = 3
     "Of the random folds, each time with others."
     seed: int = 1
@@ -86,8 +92,11 @@ class Comparison:
     "What the names of those ablations begin with."
 
     def __post_init__(self) -> None:
-        if self.profiled not in self.systems:
-            raise UnknownName("system", self.profiled, self.systems)
+        for system in (self.profiled, *([self.second] if self.second else [])):
+            if system not in self.systems:
+                raise UnknownName("system", system, self.systems)
+        if self.second == self.profiled or (not self.second and any(row.twice for row in self.rows)):
+            raise InvalidSetting("Rows that know two times need a second system beside the profiled one")
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names):
             raise InvalidSetting("Each row needs a name of its own")
@@ -209,10 +218,14 @@ class _Unit:
     test: Rows
 
     def fitted(self) -> _Fitted:
-        said = predict(
-            self.row, self.everything, self.table, self.comparison.profiled, self.train, self.test, self.seed
-        )
+        said = predict(self.row, self.everything, self.table, self._known, self.train, self.test, self.seed)
         return _Fitted(said, self._inner() if self.row.candidate else None, self.train)
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        """The systems whose times the row knows."""
+        known = (self.comparison.profiled, self.comparison.second)
+        return known[: self.row.timed + self.row.twice]
 
     def _inner(self) -> Numbers:
         """The training runs, each predicted when it was held out, in folds of the test's kind."""
@@ -221,8 +234,8 @@ class _Unit:
         said = np.zeros((len(self.train), len(self.table.systems)))
         for train, held in _folds(group, self.seed, _INNER_PARTS):
             said[held] = predict(
-                self.row, self.everything, self.table, self.comparison.profiled, self.train[train],
-                self.train[held], self.seed,
+                self.row, self.everything, self.table, self._known, self.train[train], self.train[held],
+                self.seed,
             )  # fmt: skip
         return said
 
@@ -245,20 +258,32 @@ def predict(
     row: Entry,
     everything: RelativeTable,
     table: RelativeTable,
-    profiled: str,
+    known: Sequence[str],
     train: Rows,
     test: Rows,
     seed: int,
 ) -> Numbers:
-    """(test, S) log times, up to a constant in each row, by a learner that saw the training runs alone."""
-    own = table.log_times[:, table.systems.index(profiled)]
-    rows = table.features(row.features, own if row.timed else None)
+    """(test, S) log times, up to a constant in each row, by a learner that saw the training runs alone.
+
+    Args:
+        known: the systems whose times it knows of test runs, too: none, one or two.
+    """
+    at = [table.systems.index(system) for system in known]
+    rows = table.features(row.features, table.log_times[:, at[0]] if at else None)
+    if len(at) > 1:
+        second = time_features(table.counters, table.values, table.log_times[:, at[1]])
+        rows = np.hstack([rows, second, table.log_times[:, [at[0]]] - table.log_times[:, [at[1]]]])
     truth = vector_of(table.log_times[train], row.target)
-    calibration = _calibration(row, everything, train) if row.timed else None
+    calibration = _calibration(row, everything, train) if len(at) == 1 else None
     model = vector_models.load(row.learner)(
         row.settings, rows[train], truth, seed=seed, calibration=calibration
     )
-    return log_times_of(model.predict(rows[test]), row.target)
+    said = log_times_of(model.predict(rows[test]), row.target)
+    if len(at) > 1:  # how these two lie to each other is not to be guessed
+        middle = said[:, at].mean(axis=1, keepdims=True)
+        times = table.log_times[test][:, at]
+        said[:, at] = middle + times - times.mean(axis=1, keepdims=True)
+    return said
 
 
 def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> Calibration | None:
@@ -279,12 +304,16 @@ class _Kept:
         self._done = {line["key"]: line for line in _lines(path)}
 
     def get(self, unit: _Unit, number: int) -> _Fitted:
+        described = asdict(unit.row)
+        twice = described.pop("twice")
         made_of = {
-            "data": self._digest, "row": {**asdict(unit.row), "name": "", "repetitions": 0},
+            "data": self._digest, "row": {**described, "name": "", "repetitions": 0},
             "protocol": unit.protocol,
             "seed": unit.seed, "fold": number, "systems": unit.table.systems,
             "profiled": unit.comparison.profiled,
         }  # fmt: skip
+        if twice:
+            made_of["second"] = unit.comparison.second
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
         if key not in self._done:
             fitted = unit.fitted()
@@ -327,7 +356,8 @@ def _gathered(
 
 def choice_called(group: str) -> str:
     """The name of the row that takes, fold by fold, the candidate with the least regret in validation."""
-    return f"chosen by validation, {'counters alone' if group == 'counters' else 'one time known'}"
+    known = {"counters": "counters alone", "timed": "one time known", "twice": "two times known"}
+    return f"chosen by validation, {known[group]}"
 
 
 def _chosen(

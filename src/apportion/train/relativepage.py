@@ -95,7 +95,7 @@ def page(sets: Mapping[str, Set], figures: str, *, samples: int = 400) -> tuple[
         lines += ["", f"## {one.title}", "", *_described(one)]
         if short == "aiwc":
             lines += ["", *_targets(one, measures)]
-        lines += ["", *_published(one, measures)]
+        lines += ["", *_winner(one, measures), "", *_published(one, measures)]
         for name, svg in _figures(one, measures).items():
             drawn[f"{short}-{name}.svg"] = svg
             lines += ["", f"![{name}]({figures}/{short}-{name}.svg)"]
@@ -140,7 +140,9 @@ def _described(one: Set) -> list[str]:
         f" {len(table.systems)} systems: {', '.join(table.systems)}. {table.left_out} runs of the "
         "source were left"
         f" out: incomplete. The most common order, {' < '.join(table.systems[i] for i in order)}, is that of"
-        f" {share:.0%} of the runs. `One time known`: the run was timed on {one.comparison.profiled}. In the"
+        f" {share:.0%} of the runs. `One time known`: the run was timed on {one.comparison.profiled}"
+        + (f", `two`: on {one.comparison.second} as well" if one.comparison.second else "")
+        + ". In the"
         f" last column {apart} in turn is the test."
         + (" Their code is not published, so that program graphs cannot join." if table.graph is None else "")
         + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
@@ -154,7 +156,8 @@ def _number(interval: Interval) -> str:
 
 def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
     """Each target beside the rows that validation chose, then beside the best row, which the test chooses."""
-    rows = [choice_called("counters"), choice_called("timed")]
+    groups = list(dict.fromkeys(row.candidate for row in one.comparison.rows if row.candidate))
+    rows = [choice_called(group) for group in groups]
     singles = [row.name for row in one.comparison.rows]
     lines = [
         "### Against the targets", "",
@@ -166,7 +169,7 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
         found = [measures[row, protocol][measure] for row in rows]
         met = [
             name
-            for name, interval in zip(("counters", "one time"), found, strict=True)
+            for name, interval in zip(rows, found, strict=True)
             if (interval.value >= target if more else interval.value <= target)
         ]
         sign = 1 if more else -1
@@ -175,10 +178,11 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
         reached = sign * value >= sign * target
         if not met:
             unmet.append((protocol, measure, reached))
+        names = ", ".join(name.rpartition(", ")[2] for name in met) or "none"
         lines.append(
             f"| {COLUMNS[protocol]} | {_MEASURES[measure]} | {target:g} | "
             + " | ".join(_number(interval) for interval in found)
-            + f" | {', '.join(met) or 'neither'} | {best}: {value:.3f}{'' if reached else ', not reached'} |"
+            + f" | {names} | {best}: {value:.3f}{'' if reached else ', not reached'} |"
         )
     two = measures.get((RULES[1], "application"))
     lines += ["", f"{len(TARGETS) - len(unmet)} of {len(TARGETS)} are met by a row that validation chose."]
@@ -193,6 +197,22 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
             f" systems, take the faster: top-1 {_number(two['top1'])}, regret {_number(two['regret'])}."
         )
     return lines
+
+
+def _winner(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
+    """Who loses least time on applications left out, rules among them."""
+    models = [row.name for row in one.comparison.rows if row.learner != "constant"]
+    rules = [RULES[1], *(row.name for row in one.comparison.rows if row.learner == "constant")]
+    alone = [row.name for row in one.comparison.rows if row.name in models and not row.timed and not row.of]
+
+    def least(names: Sequence[str]) -> str:
+        name = min(names, key=lambda name: measures[name, "application"]["regret"].value)
+        return f"`{name}` {_number(measures[name, 'application']['regret'])}"
+
+    return [
+        "Least time lost on applications left out, each picked after the test: of the rules"
+        f" {least(rules)}; of the rows with counters alone {least(alone)}; of all rows {least(models)}."
+    ]
 
 
 def _published(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
