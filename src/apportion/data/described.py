@@ -1,4 +1,4 @@
-"""Arrays with a description beside them: `NAME.npz`, and `NAME.json` with what they are and their checksum."""
+"""Arrays with a description beside them: `NAME.npz`, and `NAME.json` with what they are and a checksum."""
 
 from __future__ import annotations
 
