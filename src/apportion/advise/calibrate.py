@@ -9,7 +9,7 @@ kernels settle.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,10 +103,9 @@ def calibrate(
             if one.failure or not whole:
                 report(f"{workload.name} on {device.id}: {one.failure or 'nothing was measured'}")
                 continue
-            said = by_speed(device, chosen.device(device.kind)).applied(
-                chosen.predict(device.kind, row, totals)
-            )
-            raw = chosen.predict(device.kind, row, totals)
+            speeds = {device.kind: asdict(device.calibration)} if device.calibration else {}
+            raw = chosen.predict(device.kind, row, totals, speeds)
+            said = by_speed(device, chosen.device(device.kind)).applied(raw)
             seconds[device.id].append((raw.seconds, float(np.median(whole))))
             report(
                 f"{workload.name} on {device.id}: {np.median(whole) * 1e3:.3g} ms, "

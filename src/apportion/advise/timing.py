@@ -83,8 +83,9 @@ def predict_times(
     chosen = timing_model(model)
     row, totals = launch.row(), launch.totals()
     found = {}
+    speeds = {device.kind: asdict(device.calibration) for device in devices if device.calibration}
     for device in devices:
-        said = chosen.predict(device.kind, row, totals)
+        said = chosen.predict(device.kind, row, totals, speeds)
         kept = correction_of(device, chosen.name)
         found[device.id] = (kept or by_speed(device, chosen.device(device.kind))).applied(said)
     return found
@@ -140,7 +141,7 @@ def correction_file(device: DeviceInfo, model: str) -> Path:
 
 def by_speed(device: DeviceInfo, model: DeviceModel) -> Correction:
     """By how much faster or slower the device itself was measured to be than the model's, in the mean."""
-    if device.calibration is None or not model.speeds:
+    if device.calibration is None or not model.speeds or model.by_speeds:
         return Correction()
     ratios = [
         math.log(model.speeds[name] / getattr(device.calibration, name))

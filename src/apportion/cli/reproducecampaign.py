@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as plain_json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ def campaign(
     results: Path | None = None,
     kernels: Path | None = None,
     docs: Path = Path("docs/results"),
+    remarks: Path | None = None,
     ship: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Evaluate the timing model of a measured machine, one suite held out at a time, into `campaign.md`.
@@ -47,20 +49,23 @@ def campaign(
         kernels: with `results`: the folder of `kernels.parquet` and `suite.parquet`, with the IR of what was
             measured.
         docs: where the page goes.
+        remarks: with `results`: a file of Markdown that the page holds, for what numbers do not say.
         ship: also fit the model to everything, and put it where predictions find it.
     """
     path = MEASURED / f"{name}.parquet"
     about_path = path.with_suffix(".json")
     if results is not None and kernels is not None:
         table, about = _read(results, kernels)
+        about["remarks"] = "" if remarks is None else remarks.read_text()
         save_table(table, path)
         about_path.write_text(plain_json.dumps(about, indent=1) + "\n")
     table = load_table(path)  # also when it was just written: what is shipped is what was evaluated
     about = plain_json.loads(about_path.read_text())
-    tests = leave_one_suite_out(table, report=note)
+    speeds = tuple(about["speeds"]) if all(about["speeds"]) else None
+    tests = leave_one_suite_out(table, speeds=speeds, report=note)
     where = About(
         about["machine"], about["date"], "apportion reproduce campaign", about["points"], about["left_out"],
-        about["failed"],
+        about["failed"], about.get("remarks", ""),
     )  # fmt: skip
     docs.mkdir(parents=True, exist_ok=True)
     chai = {problem.name: problem.chai for problem in PROBLEMS.values() if problem.chai}
@@ -68,10 +73,9 @@ def campaign(
     (docs / "campaign.md").write_text(page(table, tests, where, "campaign.svg", chai))
     note(f"{docs / 'campaign.md'} is written.")
     if ship:
-        speeds = tuple(about["speeds"])
         model = fit_timing(
             table, name, spreads=spreads_of(tests), contrast_spread=contrast_spread_of(tests),
-            device_names=tuple(about["device_names"]), speeds=speeds,
+            device_names=tuple(about["device_names"]), speeds=speeds or ({}, {}),
             about={"experiment": "apportion reproduce campaign --ship"},
         )  # fmt: skip
         written = model.save(WEIGHTS)
@@ -104,7 +108,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
         "machine": " and ".join(
             f"{d['name']} ({d['platform']} {d['driver']}, {d['compute_units']} units)" for d in chosen
         ),
-        "date": "2026-11-15",
+        "date": datetime.fromtimestamp(max(points["measured_at"]), UTC).date().isoformat(),
         "points": len(points),
         "left_out": left_out,
         "failed": dict(failed),

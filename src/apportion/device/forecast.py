@@ -27,18 +27,18 @@ devices. What operations are worth and what caches keep is guessed, and so are t
 ends."""
 VAGUE = 8.0
 "The spread of forecasts from descriptions alone."
-_WORTH = {
+WORTH = {
     "float operations": 1.0, "double operations": 2.0, "integer operations": 0.5, "divisions": 4.0,
     "roots": 4.0, "powers": 16.0, "angles": 16.0, "double functions": 32.0, "branches": 1.0,
     "local atomics": 8.0, "global atomics": 32.0, "private accesses": 0.5, "barriers": 8.0,
 }  # fmt: skip
 "What a work-item does → multiply-adds that it is worth, about."
-_MOVED = {
+MOVED = {
     "bytes together": 1.0, "bytes apart": 4.0, "bytes anywhere": 4.0, "bytes the same": 0.1,
     "stored bytes together": 1.0, "stored bytes elsewhere": 4.0, "local bytes": 0.1,
 }  # fmt: skip
 "Bytes that a work-item reads and writes → bytes that memory brings for them, about."
-_CACHED = 0.125
+CACHED = 0.125
 "The part of what is moved beyond the arrays themselves that is taken to reach memory."
 _MERGED_PER_SECOND = 2e9
 "Bytes that one thread compares and merges."
@@ -162,7 +162,7 @@ def _work(enquiry: Enquiry) -> tuple[float, float]:
         counts = work_of(module, enquiry.kernel, plan.span, plan.scalars).counts
     except ApportionError:  # the drivers' compilers may know better than ours
         return float(items), float(arrays)
-    operations = sum(worth * counts.get(name, 0.0) for name, worth in _WORTH.items())
-    moved = items * sum(worth * counts.get(name, 0.0) for name, worth in _MOVED.items())
+    operations = sum(worth * counts.get(name, 0.0) for name, worth in WORTH.items())
+    moved = items * sum(worth * counts.get(name, 0.0) for name, worth in MOVED.items())
     beyond = max(0.0, moved - arrays)
-    return max(1.0, items * operations), moved - (1 - _CACHED) * beyond
+    return max(1.0, items * operations), moved - (1 - CACHED) * beyond

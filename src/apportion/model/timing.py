@@ -1,10 +1,11 @@
 """TimingModel: how long launches take on each device of a machine, as fixed + rate × share of the work.
 
-For each device a sum over what a launch consists of (operations, bytes, groups) gives a first time; a
-forest corrects it, and another says which part of it does not shrink with the share. The sum carries the
-model to sizes it never saw, the forest knows what sums do not. One more forest says by what factor the two
-devices differ: what is misjudged of a kernel is mostly misjudged for both, and only the factor decides who
-gets how much. Read and evaluated with NumPy alone, like `KernelModel`.
+For each device what a launch consists of (operations, bytes) over the device's calibrated speeds gives a
+first time, or where speeds are not known a sum whose terms were fitted; a forest corrects it, and another
+says which part of it does not shrink with the share. The first time carries the model to sizes and machines
+it never saw, the forest knows what sums do not. One more forest says by what factor the two devices differ:
+what is misjudged of a kernel is mostly misjudged for both, and only the factor decides who gets how much.
+Read and evaluated with NumPy alone, like `KernelModel`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.described import read_described, write_described
+from apportion.device.forecast import CACHED, MOVED, WORTH
 from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
+from apportion.program.launch import LAUNCH, TOTALS
 
 Numbers = NDArray[np.float64]
 _CONTRAST = 0.5
@@ -60,11 +63,22 @@ class DeviceModel:
     "Of log seconds, on kernels of suites that were held out."
     speeds: Mapping[str, float]
     "`device.base.Calibration` of the device, where it was measured."
+    by_speeds: bool = False
+    "Whether the first time comes from speeds, not from the sum."
 
-    def predict(self, rows: Numbers, totals: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    def first(self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None) -> Numbers:
+        """(N,): the time before it is corrected; by other speeds than its own where they are given."""
+        if not self.by_speeds:
+            return first_seconds(self.coefficients, totals)
+        fixed, rate = times_by_speeds(rows, totals, speeds or self.speeds, copies=self.device != "cpu")
+        return fixed + rate
+
+    def predict(
+        self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None
+    ) -> tuple[Numbers, Numbers, Numbers]:
         """(N,) each: fixed, rate, and the trees' own spread."""
         trees = self.whole.each(rows)
-        whole = np.exp(trees.mean(axis=1)) * first_seconds(self.coefficients, totals)
+        whole = np.exp(trees.mean(axis=1)) * self.first(rows, totals, speeds)
         part = np.clip(self.fixed.predict(rows), 0.0, 0.99)
         return part * whole, (1 - part) * whole, trees.std(axis=1)
 
@@ -90,14 +104,26 @@ class TimingModel:
                 return device
         return self.devices[-1]
 
-    def times(self, rows: Numbers, totals: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """(N, D) each: every device's fixed, rate, and spread of its trees."""
+    def times(
+        self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None = None
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """(N, D) each: every device's fixed, rate, and spread of its trees.
+
+        Args:
+            speeds: kind of device → what it does per second, where that is not as it was when it learned.
+        """
+        known = speeds or {}
         fixed, rate, spread = (
             np.stack(part, axis=1)
-            for part in zip(*(device.predict(rows, totals) for device in self.devices), strict=True)
+            for part in zip(
+                *(device.predict(rows, totals, known.get(device.device)) for device in self.devices),
+                strict=True,
+            )
         )
         if self.contrast is not None:
-            first, second, *_ = (first_seconds(device.coefficients, totals) for device in self.devices)
+            first, second, *_ = (
+                device.first(rows, totals, known.get(device.device)) for device in self.devices
+            )
             whole = fixed + rate
             factor = self.contrast.predict(rows) + np.log(first / second)
             off = _CONTRAST * (factor - np.log(whole[:, 0] / whole[:, 1])) / 2
@@ -112,12 +138,18 @@ class TimingModel:
             return np.full(len(rows), float(np.hypot(first, second)))
         return np.asarray(np.hypot(self.contrast.each(rows).std(axis=1), self.contrast_spread))
 
-    def predict(self, kind: str, row: Numbers, totals: Numbers) -> Times:
+    def predict(
+        self,
+        kind: str,
+        row: Numbers,
+        totals: Numbers,
+        speeds: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> Times:
         """What one launch takes on a device of this kind."""
         if len(row) != len(self.features):
             raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
         place = self.devices.index(self.device(kind))
-        fixed, rate, spread = (part[0, place] for part in self.times(row[None, :], totals[None, :]))
+        fixed, rate, spread = (part[0, place] for part in self.times(row[None, :], totals[None, :], speeds))
         return Times(float(fixed), float(rate), float(np.hypot(spread, self.devices[place].spread)))
 
     def save(self, folder: Path) -> Path:
@@ -133,7 +165,8 @@ class TimingModel:
             "made_by": dict(self.about),
             "features": list(self.features), "contrast_spread": self.contrast_spread,
             "devices": [
-                {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds)}
+                {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds),
+                 "by_speeds": d.by_speeds}
                 for d in self.devices
             ],
         }  # fmt: skip
@@ -152,7 +185,7 @@ class TimingModel:
             DeviceModel(
                 said["device"], said["name"], kept[f"{number}.coefficients"],
                 _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
-                said["speeds"],
+                said["speeds"], said.get("by_speeds", False),
             )
             for number, said in enumerate(described["devices"])
         )  # fmt: skip
@@ -161,6 +194,33 @@ class TimingModel:
             described["name"], tuple(described["features"]), devices, described["made_by"], contrast,
             described.get("contrast_spread", 0.3),
         )  # fmt: skip
+
+
+def times_by_speeds(
+    rows: Numbers, totals: Numbers, speeds: Mapping[str, float], *, copies: bool
+) -> tuple[Numbers, Numbers]:
+    """(N,) each: fixed and rate as `device.forecast.from_speeds` has them, learned from nothing.
+
+    Args:
+        speeds: `device.base.Calibration`.
+        copies: whether arrays are copied to the device and back.
+    """
+
+    def total(name: str) -> Numbers:
+        return np.asarray(totals[:, TOTALS.index(name)])
+
+    def sum_over(worth: Mapping[str, float]) -> Numbers:
+        return np.asarray(sum(each * total(f"all {name}") for name, each in worth.items()))
+
+    moved = sum_over(MOVED)
+    moved = moved - (1 - CACHED) * np.maximum(0.0, moved - total("bytes of arrays"))
+    rate = np.maximum(sum_over(WORTH) / speeds["arithmetic"], moved / speeds["memory"])
+    fixed = np.full(len(rows), speeds["launch_seconds"])
+    if copies:
+        up, down = total("bytes up") / speeds["to_device"], total("bytes down") / speeds["from_device"]
+        grows = up * rows[:, LAUNCH.index("sliced up")] + down * rows[:, LAUNCH.index("sliced down")]
+        fixed, rate = fixed + up + down - grows, rate + grows
+    return fixed, np.maximum(rate, 1e-9)
 
 
 def first_seconds(coefficients: Numbers, totals: Numbers) -> Numbers:

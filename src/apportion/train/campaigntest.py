@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.device.policies import best_shares, hedged_shares
+from apportion.model.timing import times_by_speeds
 from apportion.model.trees import RowModel, RowSettings
 from apportion.task.metrics import Interval
 from apportion.train.campaign import CampaignTable, regrets
@@ -21,9 +22,11 @@ _GRID = np.linspace(0, 1, 21)
 _BOOTSTRAPS = 300
 OURS = "timing model"
 PLAIN = "timing model, best cut as foretold"
+SPEEDS = "calibrated speeds"
 METHODS = (
     OURS,
     PLAIN,
+    SPEEDS,
     "trees on the share",
     "best constant",
     "even",
@@ -32,9 +35,10 @@ METHODS = (
     "Eq. 5.8",
 )
 """What is compared. The timing model's cut is the one that costs least in the mean over what may be true;
-beside it the cut that would be best if times were exactly as foretold. `best constant`: the share with the
-smallest error, or for regret the smallest regret, on the rows learned from. `Eq. 5.8`: the ratio of the true
-times, which only a measurement knows."""
+beside it the cut that would be best if times were exactly as foretold. `calibrated speeds`: what launches
+consist of over what each device was measured to do per second, learned from nothing. `best constant`: the
+share with the smallest error, or for regret the smallest regret, on the rows learned from. `Eq. 5.8`: the
+ratio of the true times, which only a measurement knows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,7 @@ class Tested:
 def leave_one_suite_out(
     table: CampaignTable,
     *,
+    speeds: tuple[Mapping[str, float], Mapping[str, float]] | None = None,
     settings: TimingSettings = DEFAULT,
     report: Callable[[str], None],
 ) -> list[Tested]:
@@ -65,7 +70,7 @@ def leave_one_suite_out(
     for suite in sorted(set(table.suites)):
         test = suites == suite
         train = ~test & ~np.isin(digests, digests[test])
-        found.append(held_out(table.part(train), table.part(test), suite, settings))
+        found.append(held_out(table.part(train), table.part(test), suite, settings, speeds))
         share = found[-1].shares[OURS]
         held = found[-1].table
         report(
@@ -77,10 +82,14 @@ def leave_one_suite_out(
 
 
 def held_out(
-    train: CampaignTable, test: CampaignTable, suite: str, settings: TimingSettings = DEFAULT
+    train: CampaignTable,
+    test: CampaignTable,
+    suite: str,
+    settings: TimingSettings = DEFAULT,
+    speeds: tuple[Mapping[str, float], Mapping[str, float]] | None = None,
 ) -> Tested:
     """Models of some launches, asked for others."""
-    model = fit_timing(train, suite, settings=settings)
+    model = fit_timing(train, suite, settings=settings, speeds=speeds or ({}, {}))
     fixed, rate, _ = model.times(test.rows, test.totals)
     trees = RowModel.fit(_SHARES, train.rows, train.best_share, seed=settings.seed)
     constant = float(np.median(train.best_share))
@@ -96,6 +105,12 @@ def held_out(
         "second device alone": np.zeros(count),
         "Eq. 5.8": test.ratio_share,
     }
+    if speeds is not None:
+        plain = [
+            times_by_speeds(test.rows, test.totals, each, copies=device != "cpu")
+            for each, device in zip(speeds, test.devices, strict=True)
+        ]
+        shares[SPEEDS] = best_shares(*(np.stack(part, axis=1) for part in zip(*plain, strict=True)))
     whole = fixed + rate
     ratios = {
         OURS: whole[:, 1] / whole.sum(axis=1),

@@ -12,13 +12,13 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from apportion import __version__
 from apportion.model.forest import Forest
-from apportion.model.timing import DeviceModel, TimingModel, first_seconds
+from apportion.model.timing import DeviceModel, TimingModel, first_seconds, times_by_speeds
 from apportion.model.trees import RowModel, RowSettings
 from apportion.program.launch import LAUNCH
 from apportion.train.campaign import CampaignTable
 
 Numbers = NDArray[np.float64]
-WHOLE = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=2)
+WHOLE = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=4)
 FIXED = RowSettings("extra-trees", trees=40, max_features=0.4, leaf=6)
 _THREADS = 5
 
@@ -50,6 +50,7 @@ def fit_timing(
     """The model of a campaign.
 
     Args:
+        speeds: each device's `device.base.Calibration`, from which times are then foretold at first.
         spreads: each device's standard deviation of log seconds on kernels that were held out.
         contrast_spread: that of the log of the factor between them.
     """
@@ -58,9 +59,17 @@ def fit_timing(
     def grown(chosen: RowSettings, truth: Numbers) -> Forest:
         return RowModel.fit(chosen, table.rows, truth, seed=settings.seed).forest(check)
 
-    sums = [sum_of(table, number) for number in range(2)]
-    left = np.stack([np.log(first_seconds(each, table.totals)) for each in sums], axis=1)
-    left = np.log(table.seconds) - left
+    by_speeds = all(speeds)
+    if by_speeds:
+        sums = [np.zeros(0), np.zeros(0)]
+        first = [
+            sum(times_by_speeds(table.rows, table.totals, each, copies=device != "cpu"))
+            for each, device in zip(speeds, table.devices, strict=True)
+        ]
+    else:
+        sums = [sum_of(table, number) for number in range(2)]
+        first = [first_seconds(each, table.totals) for each in sums]
+    left = np.log(table.seconds) - np.log(np.stack(first, axis=1))
     with ThreadPoolExecutor(_THREADS) as pool:  # growing trees holds no lock of the interpreter's
         whole = [pool.submit(grown, settings.whole, left[:, number]) for number in range(2)]
         part = table.fixed / table.seconds
@@ -69,7 +78,7 @@ def fit_timing(
         devices = tuple(
             DeviceModel(
                 device, device_names[number], sums[number], whole[number].result(), fixed[number].result(),
-                spreads[number], speeds[number],
+                spreads[number], speeds[number], by_speeds,
             )
             for number, device in enumerate(table.devices)
         )  # fmt: skip
