@@ -13,6 +13,7 @@ from apportion.cli import main
 ROWS = """
 systems = ["slow-cpu", "quick-cpu", "old-gpu", "new-gpu"]
 profiled = "new-gpu"
+second = "slow-cpu"
 repetitions = 1
 whole = "timed"
 [[rows]]
@@ -29,6 +30,13 @@ learner = "ridge"
 features = "shape"
 timed = true
 candidate = "timed"
+[[rows]]
+name = "two"
+learner = "ridge"
+features = "shape"
+timed = true
+twice = true
+candidate = "twice"
 [[rows]]
 name = "… stronger"
 learner = "ridge"
@@ -204,7 +212,8 @@ def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, mon
     assert "… stronger" not in {line["row"] for line in said if line["set"] == "own"}
     text = out.read_text()
     assert "## Runs of our own" in text
-    assert "the run was timed on old-gpu" in text
+    assert "the run was timed on new-gpu, `two`: on slow-cpu as well" in text
+    assert "the run was timed on old-gpu, `two`: on quick-cpu as well" in text  # one of another kind
     assert (tmp_path / "page" / "own-figure-5.svg").exists()
     assert run(*words, "--profiled", "tpu") == 1
     assert "No system called 'tpu'" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def relative_performance(
         model.save(WEIGHTS)
         note(f"The model is in {WEIGHTS}")
     if own:
-        mine = replace(comparison.without_stages(), systems=own.systems, profiled=profiled or own.systems[0])
+        mine = _on(own, comparison.without_stages(), profiled or own.systems[0])
         sets["own"] = _set("Runs of our own", mine, own, results)
     text, figures = page(sets, out.stem)
     folder = out.with_suffix("")
@@ -73,6 +73,16 @@ def relative_performance(
     out.write_text(text)
     note(f"The page is {out}")
     _print(sets, json)
+
+
+def _on(table: RelativeTable, comparison: Comparison, profiled: str) -> Comparison:
+    """The same comparison on another table; the second time is of a system of another kind, if there is one."""
+    kinds = dict(zip(table.systems, table.kinds, strict=True))
+    others = sorted(
+        set(table.systems) - {profiled}, key=lambda name: (kinds[name] == kinds[profiled], name)
+    )  # fmt: skip
+    second = others[0] if comparison.second else ""
+    return replace(comparison, systems=table.systems, profiled=profiled, second=second)
 
 
 def _set(title: str, comparison: Comparison, everything: RelativeTable, results: Path) -> Set:

@@ -191,6 +191,10 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
             f"Of the {len(unmet)} others, {sum(reached for *_, reached in unmet)} are reached by one row,"
             " which nobody could have picked beforehand: rows differ by less than their intervals are wide."
         )
+    lines.append(
+        "Descriptions of the systems cannot add to this: all four are in the training runs, and each column"
+        " is learned from its own times; of a system that is not, five measured runs tell more (see below)."
+    )
     if two:
         lines.append(
             "What does reach the targets of decisions, on every split and without a model: measure on two"
