@@ -76,7 +76,7 @@ def relative_performance(
 
 
 def _on(table: RelativeTable, comparison: Comparison, profiled: str) -> Comparison:
-    """The same comparison on another table; the second time is of a system of another kind, if there is one."""
+    """The same comparison on another table; the second time is of another kind of system, if there is one."""
     kinds = dict(zip(table.systems, table.kinds, strict=True))
     others = sorted(
         set(table.systems) - {profiled}, key=lambda name: (kinds[name] == kinds[profiled], name)
