@@ -272,10 +272,10 @@ def _rounds(compiled: Sequence[Any], arrays: Sequence[Any], options: CollectOpti
     for number in range(options.rounds):
         times = np.zeros(len(compiled))
         for index in random.permutation(len(compiled)):
-            start = time.perf_counter()
+            start = time.process_time()  # of all its threads: the turns of other programs do not count
             for _ in range(calls):
                 compiled[index](*arrays).block_until_ready()
-            times[index] = (time.perf_counter() - start) / calls
+            times[index] = (time.process_time() - start) / calls
         rounds.append(times)
         spent = time.monotonic() - begin
         if number + 1 >= _LEAST_ROUNDS and spent * (number + 2) / (number + 1) > options.seconds:
