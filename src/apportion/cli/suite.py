@@ -29,6 +29,8 @@ from apportion.suite.run import Result, run_suite
 
 _FLAG = Parameter(negative="")
 _ROWS, _MACHINE, _PAGE = "efficiency.jsonl", "machine.json", "co-execution.md"
+_REMARKS = "remarks.md"
+"What somebody has to say of the rows, if they did: it becomes part of the page."
 
 
 def suite(
@@ -138,7 +140,8 @@ def _efficiency(
     if out is not None:
         machine = json_text.loads((out / _MACHINE).read_text())
         command = f"apportion suite efficiency{f' --{size}' if size != 'usual' else ''} --out {out.name}"
-        _write(out / _PAGE, page(rows, machine, command))
+        remarks = (out / _REMARKS).read_text() if (out / _REMARKS).exists() else ""
+        _write(out / _PAGE, page(rows, machine, command, remarks))
         _write(out / CURVES, curves(rows))
         note(f"The page is {out / _PAGE}.")
     if not json:

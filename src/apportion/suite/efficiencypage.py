@@ -23,12 +23,13 @@ _LENGTHS = ((0.0, 1.0), (1.0, 10.0), (10.0, 100.0), (100.0, float("inf")))
 CURVES = "co-execution-curves.svg"
 
 
-def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str) -> str:
+def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks: str = "") -> str:
     """The page in Markdown; its drawing is `curves(rows)`, in a file called `CURVES` beside it.
 
     Args:
         machine: what it ran on, in words: the values are printed as they are.
         command: what makes the rows.
+        remarks: what there is to say of them, in Markdown.
     """
     good = [row for row in rows if row.efficiency is not None]
     shared = [row for row in good if not row.obstacle]
@@ -44,6 +45,7 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str) -> str:
         "efficiency is its time over the policy's, round by round. Policy: `learned+feedback`, which starts "
         f"each trial without memory; first launches are foretold from {_origins(good)}.",
         "",
+        *([remarks.rstrip(), ""] if remarks else []),
         *_summary(good),
         "",
         f"![split curves]({CURVES})",
