@@ -96,7 +96,8 @@ def page(
     lines = [
         "# One kernel on a 16-core Xeon and an H200",
         "",
-        f"{machine['cpu']}; {machine['gpu']}; {machine['on']}. Kernels of the suite, wall clock as the caller "
+        f"{machine['cpu']}; {machine['gpu']}; {machine['on']}. Kernels of the suite, wall clock as the "
+        f"caller "
         "sees it, transfers and merging included; how it is measured, every kernel, and the curves of cuts:",
         "",
         *(f"- [{SIZES[size]}](co-execution/{size}/co-execution.md)" for size in measured),
@@ -114,16 +115,21 @@ def page(
         lines.append(f"| {size} | {len(rows)} | {said} | {worst:.1f} |")
     lines += [
         "",
-        "Wanted: 0.85 at the first launch, 0.95 at the third, never more than 1.05 over the best device alone: "
-        "all missed, for reasons that stand on those pages and were mended since. Host overhead of launches of "
+        "Wanted: 0.85 at the first launch, 0.95 at the third, never more than 1.05 over the best device "
+        "alone: "
+        "all missed, for reasons that stand on those pages and were mended since. Host overhead of "
+        "launches of "
         "100 ms and more, wanted at most 2 %: 0.6 %.",
         "",
         "## Replay",
         "",
-        "`python tools/replay.py docs/results/co-execution`: what calibrated speeds and what the kernel is made "
-        "of (learned from nothing) choose for the first launch, at the times that were measured for that cut. "
+        "`python tools/replay.py docs/results/co-execution`: what calibrated speeds and what the kernel "
+        "is made "
+        "of (learned from nothing) choose for the first launch, at the times that were measured for that "
+        "cut. "
         "It is no measurement of the policy: what choosing takes is not in it. And it is no test of the rule "
-        f"that a first launch is shared only where that promises {NOW:g} of the best device's time: the rule was "
+        f"that a first launch is shared only where that promises {NOW:g} of the best device's time: the "
+        f"rule was "
         f"set after these times were seen. Beside it the rule as it was before, {BEFORE:g}.",
         "",
         "| instances | kernels | efficiency of the first launch, replayed | worst | with the rule before |",
