@@ -14,7 +14,15 @@ from apportion.model.trees import RowSettings
 from apportion.program.launch import LAUNCH, TOTALS
 from apportion.train.campaign import CampaignTable, load_table, regrets, save_table
 from apportion.train.campaignpage import About, figure_of, page
-from apportion.train.campaigntest import OURS, leave_one_suite_out, regret, share_error, spreads_of
+from apportion.train.campaigntest import (
+    OURS,
+    SPEEDS,
+    leave_kernels_out,
+    leave_one_suite_out,
+    regret,
+    share_error,
+    spreads_of,
+)
 from apportion.train.timing import TimingSettings, fit_timing
 
 SETTINGS = TimingSettings(
@@ -79,10 +87,32 @@ def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:
     assert regret(tests, OURS).value < 1.1
     assert max(spreads_of(tests)) < 0.3
     about = About("a machine", "a day", "a command", 480, {"Skipped": 3}, {"CompileError": 1})
-    text = page(table, tests, about, "f.svg", {})
+    folds = leave_kernels_out(table, 3, settings=SETTINGS)
+    assert sum(len(one.table) for one in folds) == len(table)
+    kernels = [set(one.table.digests) for one in folds]
+    assert not kernels[0] & kernels[1]
+    text = page(table, tests, about, "f.svg", {}, folds)
+    assert "## Kernels that were not learned from" in text
     assert "| all | " in text
     assert "3 Skipped" in text
     assert figure_of(table).startswith("<svg")
+
+
+def test_speeds_foretell_at_first_what_forests_then_correct() -> None:
+    table = _table()
+    speeds = {
+        "arithmetic": 5e10,
+        "memory": 1e11,
+        "to_device": 2e10,
+        "from_device": 2e10,
+        "launch_seconds": 3e-5,
+    }
+    tests = leave_kernels_out(table, 4, settings=SETTINGS, speeds=(speeds, {**speeds, "arithmetic": 2e12}))
+    assert regret(tests, OURS).value < min(1.3, regret(tests, SPEEDS).value)
+    model = fit_timing(table, "fast", settings=SETTINGS, speeds=(speeds, speeds))
+    slow = {"cpu": {**speeds, "arithmetic": 1e8, "memory": 1e8}}
+    usual, slower = (model.times(table.rows[:5], table.totals[:5], each) for each in (None, slow))
+    assert (slower[0] + slower[1] > usual[0] + usual[1])[:, 0].all()
 
 
 def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:

@@ -24,7 +24,12 @@ from apportion.train.campaign import (
     save_table,
 )
 from apportion.train.campaignpage import About, figure_of, page
-from apportion.train.campaigntest import contrast_spread_of, leave_one_suite_out, spreads_of
+from apportion.train.campaigntest import (
+    contrast_spread_of,
+    leave_kernels_out,
+    leave_one_suite_out,
+    spreads_of,
+)
 from apportion.train.timing import fit_timing
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
@@ -63,6 +68,7 @@ def campaign(
     about = plain_json.loads(about_path.read_text())
     speeds = tuple(about["speeds"]) if all(about["speeds"]) else None
     tests = leave_one_suite_out(table, speeds=speeds, report=note)
+    kernel_tests = leave_kernels_out(table, speeds=speeds)
     where = About(
         about["machine"], about["date"], "apportion reproduce campaign", about["points"], about["left_out"],
         about["failed"], about.get("remarks", ""),
@@ -70,7 +76,7 @@ def campaign(
     docs.mkdir(parents=True, exist_ok=True)
     chai = {problem.name: problem.chai for problem in PROBLEMS.values() if problem.chai}
     (docs / "campaign.svg").write_text(figure_of(table))
-    (docs / "campaign.md").write_text(page(table, tests, where, "campaign.svg", chai))
+    (docs / "campaign.md").write_text(page(table, tests, where, "campaign.svg", chai, kernel_tests))
     note(f"{docs / 'campaign.md'} is written.")
     if ship:
         model = fit_timing(

@@ -81,6 +81,24 @@ def leave_one_suite_out(
     return found
 
 
+def leave_kernels_out(
+    table: CampaignTable,
+    folds: int = 10,
+    *,
+    speeds: tuple[Mapping[str, float], Mapping[str, float]] | None = None,
+    settings: TimingSettings = DEFAULT,
+) -> list[Tested]:
+    """A part of the kernels in turn, foretold by models of the others, of their own suite too."""
+    kernels = sorted(set(table.digests))
+    drawn = np.random.default_rng(settings.seed).permutation(len(kernels)) % min(folds, len(kernels))
+    fold = dict(zip(kernels, drawn.tolist(), strict=True))
+    place = np.array([fold[digest] for digest in table.digests])
+    return [
+        held_out(table.part(place != number), table.part(place == number), f"fold {number}", settings, speeds)
+        for number in range(min(folds, len(kernels)))
+    ]
+
+
 def held_out(
     train: CampaignTable,
     test: CampaignTable,
