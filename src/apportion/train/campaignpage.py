@@ -128,7 +128,8 @@ def _gain(table: CampaignTable) -> float:
 def _intro() -> str:
     return (
         "Each suite in turn is foretold by models that learned from the others. `timing model`: what each "
-        "device's calibrated speeds foretell from operations and bytes (where they are not known, a fitted sum "
+        "device's calibrated speeds foretell from operations and bytes (where they are not known, a "
+        "fitted sum "
         "over these), corrected by extra trees on the features of the IR; the cut "
         "follows from fixed + rate × share with each device alone as a candidate, and is the one that costs "
         "least in the mean over what may be true. Share errors are in percent of the work, against the cut "
