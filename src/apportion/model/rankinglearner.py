@@ -29,6 +29,7 @@ from apportion.model.network import learning_rate
 from apportion.model.ranking import Graphs, Ranker, check_graphs, validation_scores
 from apportion.model.rankinginputs import GraphInputs, RankingSettings, inputs_of
 from apportion.model.rankingnetwork import RankingNetwork
+from apportion.model.rankingstep import GraphGradients
 from apportion.settings import convert
 from apportion.task.config_ranking import config_ranking
 
@@ -125,32 +126,31 @@ class NetworkRanker(Ranker):
     def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
         check_graphs(training, validation)
         settings, optimisation = self.settings, self.optimisation
-        loss_of = loss_called(settings.loss)
         optimiser = self._optimiser()
+        gradients = GraphGradients(self.network, loss_called(settings.loss), 1 / settings.graphs)
         average = _arrays(self.network) if settings.averaging else {}
         progress = _Progress()
         if (checkpoint := report.resumed()) is not None:
             progress, average = self._restore(checkpoint, optimiser)
         else:
             self._fit_scaling(training)
-        prepared = _Kept(lambda number: self._inputs(training[number], None))
-        total, seen, steps, spent = 0.0, 0, 0, progress.seconds
+        prepared = _Kept(lambda number: self._inputs(training[number], None), gradients.forget)
+        seen, steps, spent = 0, 0, progress.seconds
         started = read = time.monotonic()
         while not progress.ended(optimisation):
             rate = learning_rate(optimisation, progress.step, progress.seconds)
             for group in optimiser.param_groups:
                 group["lr"] = rate
             random = np.random.default_rng([self.seed, progress.step])
-            optimiser.zero_grad(set_to_none=True)
+            gradients.clear()
             for number in self._drawn(progress.step, len(training)):
                 graph = training[number]
                 inputs = self._inputs(graph, random) if settings.dropout else prepared[number]
                 chosen, codes = graph.sample(random, settings.sampled)
                 truth = torch.from_numpy(_truth(graph, chosen)).to(self.device)
-                scores = self.network(inputs, inputs.rows_of(codes))
-                loss = loss_of(scores[:, None], truth) / settings.graphs
-                loss.backward()  # type: ignore[no-untyped-call]
-                total, seen = total + float(loss.detach()), seen + inputs.nodes * len(chosen)
+                again = None if settings.dropout else number
+                gradients.add(inputs, inputs.rows_of(codes), truth, number=again)
+                seen += inputs.nodes * len(chosen)
             if optimisation.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), optimisation.clip_norm)
             optimiser.step()
@@ -160,6 +160,7 @@ class NetworkRanker(Ranker):
             progress.seconds = spent + time.monotonic() - started
             last = optimisation.done(progress.step, progress.seconds) == 1.0
             if progress.step % REPORT_EVERY == 0 or last:
+                total = gradients.loss()
                 if not math.isfinite(total):
                     raise InvalidSetting(
                         f"The loss is {total} after {progress.step} steps. "
@@ -167,7 +168,7 @@ class NetworkRanker(Ranker):
                     )
                 now = time.monotonic()
                 report.stepped(progress.step, loss=total / steps, nodes=seen, seconds=now - read)
-                total, seen, steps, read = 0.0, 0, 0, now
+                seen, steps, read = 0, 0, now
             if progress.step % optimisation.validate_every == 0 or last:
                 self._validate(validation, average, progress, report)
                 progress.seconds = spent + time.monotonic() - started
@@ -315,8 +316,8 @@ class _Progress:
 class _Kept:
     """Prepared graphs by number, each made when it is asked for; the oldest go when they take too much."""
 
-    def __init__(self, make: Callable[[int], GraphInputs]) -> None:
-        self._make, self._kept = make, dict[int, GraphInputs]()
+    def __init__(self, make: Callable[[int], GraphInputs], gone: Callable[[int], None]) -> None:
+        self._make, self._gone, self._kept = make, gone, dict[int, GraphInputs]()
         self._bytes = 0
 
     def __getitem__(self, number: int) -> GraphInputs:
@@ -324,7 +325,9 @@ class _Kept:
             self._kept[number] = inputs = self._make(number)
             self._bytes += inputs.nbytes
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.pop(next(iter(self._kept))).nbytes
+                oldest = next(iter(self._kept))
+                self._bytes -= self._kept.pop(oldest).nbytes
+                self._gone(oldest)
         return self._kept[number]
 
 

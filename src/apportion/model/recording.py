@@ -47,6 +47,11 @@ class Recorder:
         recording.replay()
         return result
 
+    def forget(self, key: Hashable) -> None:
+        """Let go of a recording, and of what only it holds."""
+        self._met.discard(key)
+        self._recordings.pop(key, None)
+
     def _recorded(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
