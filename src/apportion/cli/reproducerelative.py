@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from apportion.advise.relative import UNFAMILIAR, WEIGHTS
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
-from apportion.data.counters import AIWC, CounterTable
+from apportion.data.counters import AIWC, CounterTable, System
 from apportion.data.published.aiwc import read
 from apportion.errors import UnknownName, UnreadableFile
 from apportion.settings import load
@@ -52,7 +52,8 @@ def relative_performance(
     """
     comparison = load(Comparison, settings)
     everything = _aiwc(data)
-    own = table_of(CounterTable.read(measured), name=measured.stem, counters=AIWC) if measured else None
+    source = CounterTable.read(measured) if measured else None
+    own = table_of(source, name=measured.stem, counters=AIWC) if measured and source else None
     if own and profiled and profiled not in own.systems:
         raise UnknownName("system", profiled, own.systems)
     sets = {"aiwc": _set("AIWC, four systems", comparison, everything, results)}
@@ -64,7 +65,8 @@ def relative_performance(
         note(f"The model is in {WEIGHTS}")
     if own:
         mine = _on(own, comparison.without_stages(), profiled or own.systems[0])
-        sets["own"] = _set("Runs of our own", mine, own, results)
+        words = "; ".join(f"{name}: {system.description['name']}" for name, system in _named(source))
+        sets["own"] = replace(_set("Runs of our own", mine, own, results), hardware=words)
     text, figures = page(sets, out.stem)
     folder = out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +75,13 @@ def relative_performance(
     out.write_text(text)
     note(f"The page is {out}")
     _print(sets, json)
+
+
+def _named(source: CounterTable | None) -> list[tuple[str, System]]:
+    """The systems of a table that say what they are."""
+    return (
+        [(name, one) for name, one in source.systems.items() if "name" in one.description] if source else []
+    )
 
 
 def _on(table: RelativeTable, comparison: Comparison, profiled: str) -> Comparison:

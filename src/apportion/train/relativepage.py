@@ -69,6 +69,8 @@ class Set:
     stacked: Mapping[str, Mapping[str, float]]
     few: Sequence[FewScore] = ()
     trust: Trust | None = None
+    hardware: str = ""
+    "What the systems are."
 
     @property
     def table(self) -> RelativeTable:
@@ -146,6 +148,7 @@ def _described(one: Set) -> list[str]:
         f" last column {apart} in turn is the test."
         + (" Their code is not published, so that program graphs cannot join." if table.graph is None else "")
         + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
+        *([f"Systems: {one.hardware}."] if one.hardware else []),
     ]
 
 
@@ -165,6 +168,7 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
         "|---|---|---|" + "---|" * len(rows) + "---|---|",
     ]  # fmt: skip
     unmet = []
+    counts = dict.fromkeys(rows, 0)
     for (protocol, measure), (target, more) in TARGETS.items():
         found = [measures[row, protocol][measure] for row in rows]
         met = [
@@ -172,6 +176,8 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
             for name, interval in zip(rows, found, strict=True)
             if (interval.value >= target if more else interval.value <= target)
         ]
+        for name in met:
+            counts[name] += 1
         sign = 1 if more else -1
         best = max(singles, key=lambda name: sign * measures[name, protocol][measure].value)
         value = measures[best, protocol][measure].value
@@ -185,20 +191,23 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
             + f" | {names} | {best}: {value:.3f}{'' if reached else ', not reached'} |"
         )
     two = measures.get((RULES[1], "application"))
-    lines += ["", f"{len(TARGETS) - len(unmet)} of {len(TARGETS)} are met by a row that validation chose."]
+    often = ", ".join(f"{row.rpartition(', ')[2]} {count}" for row, count in counts.items())
+    lines += ["", f"Of the {len(TARGETS)} targets, rows that validation chose meet: {often}."]
     if unmet:
-        lines.append(
-            f"Of the {len(unmet)} others, {sum(reached for *_, reached in unmet)} are reached by one row,"
-            " which nobody could have picked beforehand: rows differ by less than their intervals are wide."
+        said = ", ".join(
+            f"{_MEASURES[measure].split(',')[0]} ({COLUMNS[protocol]})"
+            + (", which one row reaches that nobody could have picked beforehand" if reached else "")
+            for protocol, measure, reached in unmet
         )
+        lines.append(f"Met by none of them: {said}. Rows differ by less than their intervals are wide.")
     lines.append(
         "Descriptions of the systems cannot add to this: all four are in the training runs, and each column"
         " is learned from its own times; of a system that is not, five measured runs tell more (see below)."
     )
     if two:
         lines.append(
-            "What does reach the targets of decisions, on every split and without a model: measure on two"
-            f" systems, take the faster: top-1 {_number(two['top1'])}, regret {_number(two['regret'])}."
+            "What reaches the targets of decisions on every split without a model: measure on two systems of"
+            f" the four, take the faster: top-1 {_number(two['top1'])}, regret {_number(two['regret'])}."
         )
     return lines
 
@@ -395,7 +404,11 @@ def _made(sets: Mapping[str, Set]) -> list[str]:
     return [
         "## How it was made", "",
         "- Command: `apportion reproduce relative-performance"
-        + (" --measured TABLE" if len(sets) > 1 else "")
+        + "".join(
+            f" --measured experiments/{one.everything.name}.parquet --profiled {one.comparison.profiled}"
+            for short, one in sets.items()
+            if short == "own"
+        )
         + "`; settings: `experiments/relative-performance.toml`; "
         f"seed {first.seed}, one more each repetition",
         f"- Repetitions of the random folds: {first.repetitions}, of the networks 1; one seed each",
