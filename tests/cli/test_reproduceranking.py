@@ -111,3 +111,10 @@ def test_what_is_finished_is_not_run_again(folder, capsys):
 def test_without_data_it_says_what_to_give(folder, capsys):
     assert run() == 1
     assert "Give --data, a folder of TpuGraphs files" in capsys.readouterr().err
+
+
+def test_recorded_steps_have_columns_of_their_own(folder):
+    row = {**STEPS["rows"][0], "plain_step_recorded_us": 800.0, "once_step_recorded_us": 40.0}
+    (folder / "steps.json").write_text(json.dumps({**STEPS, "rows": [row]}))
+    assert run("--steps", "steps.json") == 0
+    assert "| 900.0 µs | 90.0 µs | 10.0 × | 800.0 µs | 40.0 µs | 20.0 × |" in (folder / "page.md").read_text()

@@ -61,27 +61,21 @@ def collection_table(scores: Sequence[CollectionScore], *, aims: bool = True) ->
 
 def steps_table(report: Mapping[str, Any]) -> str:
     """What `benchmarks.ranking` measured: all nodes for each configuration, against what they reach alone."""
-    head = [
-        "network, nodes, configurations", "plain, a step", "once", "faster", "plain, scores", "once",
-        "faster", "memory, plain", "once", "scores apart",
-    ]  # fmt: skip
+    kinds = {"step": "a step", "score": "scores"}
+    if all("once_step_recorded_us" in row for row in report["rows"]):
+        kinds = {"step": "a step", "step_recorded": "a step recorded", "score": "scores"}
+    head = ["network, nodes, configurations"]
+    for said in kinds.values():
+        head += [f"plain, {said}", "once", "faster"]
+    head += ["memory, plain", "once", "scores apart"]
     rows = []
     for row in report["rows"]:
-        times = {
-            kind: (row[f"plain_{kind}_us"], row[f"once_{kind}_us"]) for kind in ("step", "score")
-        }  # fmt: skip
-        memory = (row["plain_step_bytes"] / 1e6, row["once_step_bytes"] / 1e6)
-        rows.append(
-            [
-                f"{row['model']}, {row['nodes']:,}, {row['configurations']}",
-                *(
-                    word
-                    for plain, once in times.values()
-                    for word in (f"{plain:,.1f} µs", f"{once:,.1f} µs", f"{plain / once:.1f} ×")
-                ),
-                f"{memory[0]:,.0f} MB", f"{memory[1]:,.0f} MB", f"{row['scores_apart']:.1e}",
-            ]
-        )  # fmt: skip
+        line = [f"{row['model']}, {row['nodes']:,}, {row['configurations']}"]
+        for kind in kinds:
+            plain, once = row[f"plain_{kind}_us"], row[f"once_{kind}_us"]
+            line += [f"{plain:,.1f} µs", f"{once:,.1f} µs", f"{plain / once:.1f} ×"]
+        line += [f"{row[f'{way}_step_bytes'] / 1e6:,.0f} MB" for way in ("plain", "once")]
+        rows.append([*line, f"{row['scores_apart']:.1e}"])
     said = f"{report['device']}, torch {report['torch']}; times are of one configuration of one graph."
     return f"{said}\n\n{_markdown(head, rows)}"
 
