@@ -12,6 +12,7 @@ import pytest
 from apportion.data.folds import folds_of
 from apportion.data.records import Example
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.jobs import LocalRunner
 from apportion.model.kernelsettings import Fitting, KernelNetworkSettings
 from apportion.program.llvm import graph_of_ir
 from apportion.program.vocabulary import Vocabulary
@@ -22,6 +23,7 @@ from apportion.train.ablation import (
     Average,
     NetworkRow,
     Unit,
+    run_over,
     run_units,
     shared_out,
     stacks,
@@ -244,3 +246,31 @@ def test_a_unit_is_named_after_what_it_is() -> None:
 
 def test_classes_are_the_nearest(data: AblationData) -> None:
     assert set(classes_of(data.pairs["cgo17-nvidia"].shares)) <= {0, 1, 2, 3, 4}
+
+
+def test_the_workers_of_a_runner_leave_the_same_files(
+    plan: Ablation, data: AblationData, finished: Path, tmp_path: Path
+) -> None:
+    pack(data, tmp_path / "kernels.npz")
+    units = units_of(plan, data, protocols=["thesis"], rows=["Mean Pooling + MLP", "Device"])
+    said: list[str] = []
+    for _ in range(2):  # the second time there is nothing left to do
+        run_over(
+            LocalRunner(workers=2), plan, tmp_path / "kernels.npz", units, tmp_path / "out",
+            device="cpu", report=said.append,
+        )  # fmt: skip
+    assert [" steps in " in line for line in said] == [True] * len(units) + [False] * len(units)
+    for unit in units:
+        ours, theirs = (
+            json.loads((folder / unit.file).read_text()) for folder in (tmp_path / "out", finished)
+        )
+        assert ours["stamp"] == theirs["stamp"]
+        assert [fold["validated"] for fold in ours["folds"]] == [
+            fold["validated"] for fold in theirs["folds"]
+        ]
+    run_over(
+        LocalRunner(workers=1), plan, tmp_path / "kernels.npz", units[:1], tmp_path / "late",
+        device="cpu", report=said.append, seconds=1e-9,
+    )  # fmt: skip
+    assert "the time is up" in said[-1]
+    assert not list((tmp_path / "late").glob("*.json"))

@@ -11,9 +11,10 @@ from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.jobs import LocalRunner
 from apportion.program.vocabulary import Vocabulary
 from apportion.settings import load
-from apportion.train.ablation import Ablation, run_units, shared_out, time_forward, units_of
+from apportion.train.ablation import Ablation, run_over, run_units, shared_out, time_forward, units_of
 from apportion.train.ablationdata import AblationData, data_of, pack, unpack
 from apportion.train.ablationpage import write_page
 from apportion.train.ablationscores import Score, scores
@@ -35,6 +36,7 @@ def ablation(
     pack_to: Path | None = None,
     packed: Path | None = None,
     worker: str = "1/1",
+    jobs: int = 1,
     seconds: float = 0.0,
     only: Literal["all", "train", "time", "page"] = "all",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -53,6 +55,7 @@ def ablation(
         pack_to: write graphs and labels to this file, for a machine without the dataset, and stop.
         packed: read them from such a file; then there are no classical rows, and so no page.
         worker: I/N: this is one of N processes that share the units.
+        jobs: how many worker processes this one starts; some share a GPU well.
         seconds: begin no unit after so long; 0 for no limit.
         only: train alone, time forward passes alone, or write the page of what there is.
         json: print one line of JSON per row, form, budget and protocol.
@@ -66,9 +69,17 @@ def ablation(
         return
     if only in ("all", "train"):
         units = units_of(plan, known, protocols=folds or (), rows=rows or (), forms=form or ())
-        run_units(
-            plan, known, shared_out(units, *_worker(worker)), out, device=device, report=note, seconds=seconds
-        )
+        mine = shared_out(units, *_worker(worker))
+        if jobs == 1:
+            run_units(plan, known, mine, out, device=device, report=note, seconds=seconds)
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            file = packed or out / "kernels.npz"
+            if packed is None:
+                pack(known, file)
+            run_over(
+                LocalRunner(workers=jobs), plan, file, mine, out, device=device, report=note, seconds=seconds
+            )
     if only in ("all", "time"):
         time_forward(plan, known, out, device=device, report=note)
     if packed or only in ("train", "time"):

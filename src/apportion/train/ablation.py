@@ -25,10 +25,11 @@ from apportion.data.artifact import replace_file
 from apportion.data.folds import PROTOCOLS, Fold, folds_of
 from apportion.data.records import CLASSES
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs import Runner
 from apportion.model.colours import Sharing
 from apportion.model.kernelsettings import Fitted, Fitting, KernelNetworkSettings, KernelRows
 from apportion.task.load_balance import classes_of
-from apportion.train.ablationdata import AblationData
+from apportion.train.ablationdata import AblationData, unpack
 from apportion.train.crossvalidate import Entry
 
 Form = Literal["classification", "regression", "device-mapping"]
@@ -213,32 +214,84 @@ def run_units(
     Args:
         seconds: no unit is begun after so long; 0 for no such limit.
     """
-    from apportion.model.stackfit import Workshop, fit  # torch, which a page alone does not need
-
-    folder.mkdir(parents=True, exist_ok=True)
-    started, workshop, prepared_for = time.monotonic(), None, None
+    bench = _Bench(ablation, data, folder, device)
+    started = time.monotonic()
     for unit in units:
-        path = folder / unit.file
         if seconds and time.monotonic() - started > seconds:
             return
+        bench.run(unit, report)
+
+
+def run_over(
+    runner: Runner,
+    ablation: Ablation,
+    packed: Path,
+    units: Sequence[Unit],
+    folder: Path,
+    *,
+    device: str,
+    report: Callable[[str], None],
+    seconds: float = 0.0,
+) -> None:
+    """The same by the workers of a runner: `packed` and `folder` lie where all of them see them."""
+    end = time.time() + seconds if seconds else float("inf")
+    work = partial(_run_one, ablation, packed, folder, device, end)
+    for outcome in runner.map(work, units):
+        report(outcome.value or f"{units[outcome.item_index].file}: {outcome.error}")
+
+
+def _run_one(ablation: Ablation, packed: Path, folder: Path, device: str, end: float, unit: Unit) -> str:
+    """In a worker: one unit, with what the units before it left prepared."""
+    if time.time() > end:
+        return f"{unit.file}: left out, the time is up"
+    said: list[str] = []
+    _bench_of(ablation, packed, folder, device).run(unit, said.append)
+    return said[-1] if said else f"{unit.file}: finished before"
+
+
+_benches: dict[tuple[str, Path, Path, str], _Bench] = {}
+"A worker's bench, kept from one unit to the next; never more than one."
+
+
+def _bench_of(ablation: Ablation, packed: Path, folder: Path, device: str) -> _Bench:
+    key = (json.dumps(asdict(ablation)), packed, folder, device)
+    if key not in _benches:
+        _benches.clear()
+        _benches[key] = _Bench(ablation, unpack(packed), folder, device)
+    return _benches[key]
+
+
+class _Bench:
+    """Runs units one after the other, and keeps what was prepared for folds while they stay the same."""
+
+    def __init__(self, ablation: Ablation, data: AblationData, folder: Path, device: str) -> None:
+        self._ablation, self._data, self._folder, self._device = ablation, data, folder, device
+        self._workshop: Any = None
+        self._prepared_for: tuple[str, int, int] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, unit: Unit, report: Callable[[str], None]) -> None:
+        """Run a unit that has no file yet and that no other process works on."""
+        from apportion.model.stackfit import Workshop, fit  # torch, which a page alone does not need
+
+        ablation, data, path = self._ablation, self._data, self._folder / unit.file
         if _finished(path, ablation, data, unit) or not _claimed(path):
-            continue
-        if workshop is None or prepared_for != (unit.protocol, unit.batch, unit.part):
+            return
+        if self._prepared_for != (unit.protocol, unit.batch, unit.part):
             # What was prepared for other folds is let go: it fills a GPU's memory.
-            workshop = Workshop(data.graphs, data.graph, device)
-            prepared_for = (unit.protocol, unit.batch, unit.part)
+            self._workshop = Workshop(data.graphs, data.graph, self._device)
+            self._prepared_for = (unit.protocol, unit.batch, unit.part)
         row = ablation.row(unit.row)
         folds = stacks(ablation, data, row, unit.protocol, unit.batch)[unit.part]
         rows = rows_of(data, unit)
-        fitting = _fitting(ablation, unit)
         begun = time.monotonic()
         fitted = fit(
-            workshop, rows, folds, row.network, fitting, seed=ablation.seed,
+            self._workshop, rows, folds, row.network, _fitting(ablation, unit), seed=ablation.seed,
             report=partial(_told, report, unit),
         )  # fmt: skip
         result = {
             "stamp": stamp(ablation, data, unit),
-            "device": _device_name(device),
+            "device": _device_name(self._device),
             **asdict(unit),
             **outcome(fitted, rows, folds),
         }
