@@ -126,6 +126,11 @@ def test_figures_are_drawings_that_show_their_numbers() -> None:
     )
     assert quarter == pytest.approx(whole / 4, abs=0.1)
     assert len(list(ElementTree.fromstring(drawn[1]).iterfind("{*}circle"))) == 3
+    # A long label makes room for itself: it ends before the bars, and begins inside the picture.
+    long = ElementTree.fromstring(bars("a", ["chosen by validation, one time known, application"], [0.5]))
+    label = long.findall("{*}text")[1]
+    assert float(label.get("x", 0)) > 6 * len(label.text or "")
+    assert float(long.findall("{*}rect")[1].get("x", 0)) > float(label.get("x", 0))
     text = page("a < b", drawn)
     assert "<title>a &lt; b</title>" in text
     assert text.count("<figure") == 3

@@ -19,23 +19,23 @@ def bars(
     title: str, labels: Sequence[str], values: Sequence[float], *, errors: Sequence[tuple[float, float]] = ()
 ) -> str:
     """Horizontal bars from 0 to 1, with whiskers where errors (low, high) are given: Figures 3 and 4."""
-    inner, parts = _WIDTH - _LEFT - 60, []
+    left, inner, parts = _left(labels), _WIDTH - _LEFT - 60, []
     for row, (label, value) in enumerate(zip(labels, values, strict=True)):
         top = 34 + row * _ROW
-        parts.append(_text(_LEFT - 8, top + 13, label, anchor="end"))
+        parts.append(_text(left - 8, top + 13, label, anchor="end"))
         parts.append(
-            f"<rect x='{_LEFT}' y='{top}' width='{inner * min(1.0, max(0.0, value)):.1f}' "
+            f"<rect x='{left}' y='{top}' width='{inner * min(1.0, max(0.0, value)):.1f}' "
             f"height='18' fill='{_BLUE}'/>"
         )
         if errors:
             low, high = (min(1.0, max(0.0, end)) for end in errors[row])
             middle = top + 9
             parts.append(
-                f"<path d='M{_LEFT + inner * low:.1f} {middle}H{_LEFT + inner * high:.1f}' "
+                f"<path d='M{left + inner * low:.1f} {middle}H{left + inner * high:.1f}' "
                 f"stroke='#222' stroke-width='2'/>"
             )
-        parts.append(_text(_WIDTH - 52, top + 13, f"{value:.2f}"))
-    return _svg(title, 44 + len(labels) * _ROW, parts)
+        parts.append(_text(left + inner + 8, top + 13, f"{value:.2f}"))
+    return _svg(title, 44 + len(labels) * _ROW, parts, width=left + inner + 60)
 
 
 def distributions(
@@ -47,15 +47,15 @@ def distributions(
         log_times: (N, S).
         marked: of one run, to be seen among the others.
     """
-    vectors, inner, parts = vector_of(log_times, SLOWEST), _WIDTH - _LEFT - 60, []
+    vectors, left, inner, parts = vector_of(log_times, SLOWEST), _left(systems), _WIDTH - _LEFT - 60, []
     for row, system in enumerate(systems):
         low, first, middle, third, high = np.quantile(vectors[:, row], [0.05, 0.25, 0.5, 0.75, 0.95])
         top = 34 + row * _ROW
 
         def across(value: float) -> float:
-            return _LEFT + inner * float(value)
+            return left + inner * float(value)
 
-        parts.append(_text(_LEFT - 8, top + 13, system, anchor="end"))
+        parts.append(_text(left - 8, top + 13, system, anchor="end"))
         parts.append(
             f"<path d='M{across(low):.1f} {top + 9}H{across(high):.1f}' stroke='{_GREY}' stroke-width='2'/>"
         )
@@ -67,8 +67,8 @@ def distributions(
         if len(marked):
             parts.append(f"<circle cx='{across(marked[row]):.1f}' cy='{top + 9}' r='5' fill='{_RED}'/>")
     foot = 34 + len(systems) * _ROW
-    parts += [_text(_LEFT, foot + 14, "0"), _text(_LEFT + inner, foot + 14, "1 (slowest)", anchor="end")]
-    return _svg(title, foot + 22, parts)
+    parts += [_text(left, foot + 14, "0"), _text(left + inner, foot + 14, "1 (slowest)", anchor="end")]
+    return _svg(title, foot + 22, parts, width=left + inner + 60)
 
 
 def roc_curves(title: str, curves: Mapping[str, Roc]) -> str:
@@ -90,9 +90,9 @@ def roc_curves(title: str, curves: Mapping[str, Roc]) -> str:
         )
         parts.append(f"<polyline points='{line}' fill='none' stroke='{colour}' stroke-width='2'/>")
         parts.append(
-            _text(left + size + 14, top + 20 + 20 * number, f"{name}: area {curve.area:.2f}", colour=colour)
+            _text(left, top + size + 40 + 20 * number, f"{name}: area {curve.area:.2f}", colour=colour)
         )
-    return _svg(title, top + size + 28, parts)
+    return _svg(title, top + size + 48 + 20 * len(curves), parts, width=_WIDTH)
 
 
 def page(title: str, figures: Sequence[str]) -> str:
@@ -111,9 +111,14 @@ def _text(x: float, y: float, words: str, *, anchor: str = "start", colour: str 
     return f"<text x='{x:.1f}' y='{y:.1f}' {style}>{escape(words)}</text>"
 
 
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
+def _left(labels: Sequence[str]) -> float:
+    """Where bars begin: behind the longest label."""
+    return max(_LEFT, 16 + 6.8 * max((len(label) for label in labels), default=0))
+
+
+def _svg(title: str, height: float, parts: Sequence[str], *, width: float) -> str:
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {height:.0f}' width='{_WIDTH}' "
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' "
         f"font-family='system-ui, sans-serif' role='img' aria-label='{escape(title)}'>"
         f"<rect width='100%' height='100%' fill='white'/>"
         f"<text x='8' y='20' font-size='14' font-weight='600' fill='#222'>{escape(title)}</text>"
