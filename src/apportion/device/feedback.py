@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -60,7 +60,7 @@ class Seen:
     cold: bool = False
     "A driver compiled in it; the times are what is left without that."
 
-    @property
+    @cached_property
     def alone(self) -> str | None:
         """The device that did everything, or None where several did."""
         return next(iter(self.shares)) if len(self.shares) == 1 else None
