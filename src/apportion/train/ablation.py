@@ -272,11 +272,11 @@ class _Bench:
 
     def run(self, unit: Unit, report: Callable[[str], None]) -> None:
         """Run a unit that has no file yet and that no other process works on."""
-        from apportion.model.stackfit import Workshop, fit  # torch, which a page alone does not need
-
         ablation, data, path = self._ablation, self._data, self._folder / unit.file
         if _finished(path, ablation, data, unit) or not _claimed(path):
             return
+        from apportion.model.stackfit import Workshop, fit  # torch, which a page alone does not need
+
         if self._prepared_for != (unit.protocol, unit.batch, unit.part):
             # What was prepared for other folds is let go: it fills a GPU's memory.
             self._workshop = Workshop(data.graphs, data.graph, self._device)
