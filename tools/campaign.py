@@ -6,8 +6,10 @@
     python tools/campaign.py measure KERNELS RESULTS --seconds 180
     python tools/campaign.py systems KERNELS RESULTS --seconds 40
     python tools/campaign.py fit KERNELS RESULTS            # a model that never saw the suite
+    python tools/campaign.py suite KERNELS RESULTS efficiency --large  # `apportion suite` without a compiler
     apportion reproduce campaign --results RESULTS --kernels KERNELS --ship
 
+`tools/campaign.sh` puts the steps together for a machine that is lent.
 Kernels are the generator's, those of CGO17 that compile, and the suite's. They are measured in a random order
 that is the same on every machine: first every kernel at two sizes, then at more. What is done when time is up
 is a balanced sample. Every step goes on where it was stopped; with `PART=1/3` in the environment a step takes
@@ -28,10 +30,12 @@ import time
 from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import polars as pl
 
+from apportion.cli import main as apportion
 from apportion.data.published import cgo17
 from apportion.device.base import Limits
 from apportion.device.campaign import Campaign, read_journal, run_campaign, write_table
@@ -43,6 +47,7 @@ from apportion.device.preparing import Prepared, prepare
 from apportion.device.visit import VisitingWorker
 from apportion.device.workload import Case, Workload, from_json
 from apportion.errors import ApportionError
+from apportion.program import frontends
 from apportion.program.access import accesses_of
 from apportion.program.compile import ir_of
 from apportion.program.signature import signatures_of
@@ -374,26 +379,52 @@ def fit(folder: Path, results: Path) -> None:
     print(f"{len(others)} launches of {len(set(others.digests))} kernels, {time.monotonic() - began:.1f} s")
 
 
+def suite(folder: Path, words: list[str]) -> None:
+    """`apportion suite` where there is no compiler: the suite's IR was packed."""
+    known = dict(pl.read_parquet(folder / "suite.parquet").select("digest", "ir").iter_rows())
+
+    def packed(source: Source, options: object) -> str:
+        return str(known[source.digest])
+
+    sys.modules["packed_ir"] = ModuleType("packed_ir")
+    sys.modules["packed_ir"].__dict__["packed"] = packed
+    frontends._entries["opencl"] = "packed_ir:packed"
+    apportion(["suite", *words])
+
+
+def tables(results: Path) -> None:
+    """Write the journals as tables, also those of a run that was stopped."""
+    _prepared(results)
+    for folder in (results, *sorted(results.glob("cpu-*"))):
+        write_table(folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=("pack", "features", "prepare", "measure", "systems", "fit"))
+    steps = ("pack", "features", "prepare", "measure", "systems", "table", "fit", "suite")
+    parser.add_argument("step", choices=steps)
     parser.add_argument("kernels", type=Path)
     parser.add_argument("results", type=Path, nargs="?", default=Path("out/campaign"))
     parser.add_argument("--cgo17", type=Path, default=Path("../shared/data/cgo17"))
     parser.add_argument("--count", type=int, default=1050)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=180.0)
-    asked = parser.parse_args()
-    if asked.step == "pack":
-        pack(asked.kernels, asked.cgo17, asked.count)
-    elif asked.step == "features":
-        features(asked.kernels, asked.processes)
-    elif asked.step == "prepare":
-        prepare_all(asked.kernels, asked.results, asked.processes, asked.seconds)
-    elif asked.step == "fit":
-        fit(asked.kernels, asked.results)
-    else:
-        {"measure": measure, "systems": systems}[asked.step](asked.kernels, asked.results, asked.seconds)
+    asked, words = parser.parse_known_args()
+    if asked.step == "suite":
+        suite(asked.kernels, words)
+        return
+    if words:
+        parser.error(f"unknown: {' '.join(words)}")
+    steps_done = {
+        "pack": lambda: pack(asked.kernels, asked.cgo17, asked.count),
+        "features": lambda: features(asked.kernels, asked.processes),
+        "prepare": lambda: prepare_all(asked.kernels, asked.results, asked.processes, asked.seconds),
+        "measure": lambda: measure(asked.kernels, asked.results, asked.seconds),
+        "systems": lambda: systems(asked.kernels, asked.results, asked.seconds),
+        "table": lambda: tables(asked.results),
+        "fit": lambda: fit(asked.kernels, asked.results),
+    }
+    steps_done[asked.step]()
 
 
 if __name__ == "__main__":

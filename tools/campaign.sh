@@ -1,0 +1,52 @@
+#!/bin/bash
+# The steps of tools/campaign.py on a machine that is lent for minutes, from the root of a copy of the repository:
+#
+#     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile and try everything; others may use the machine
+#     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it for other numbers of processors; quiet
+#     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet
+#
+# KERNELS is what `tools/campaign.py pack` wrote, with the native extension for that machine's Python beside it
+# (_native*.so) and, to go on with an earlier campaign, its journal.jsonl. PART=2/3 takes a third of the kernels.
+# RESULTS grows as it goes: what is there when time is up can be used. Each step ends by itself.
+set -u
+STEP=$1 KERNELS=$(readlink -f "$2") RESULTS=$3 SECONDS_LEFT=$4
+mkdir -p "$RESULTS"; RESULTS=$(readlink -f "$RESULTS")
+export APPORTION_CACHE=${APPORTION_CACHE:-/tmp/apportion-cache} OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export PYTHONUNBUFFERED=1 PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+STATE=$APPORTION_CACHE/campaign; mkdir -p "$STATE"
+for file in "$KERNELS"/_native*.so; do [ -e "$file" ] && cp -n "$file" src/apportion/; done
+tool() { python3 tools/campaign.py "$@"; }
+
+case $STEP in
+prepare)
+    tool prepare "$KERNELS" "$STATE" --processes "$(nproc)" --seconds $((SECONDS_LEFT - 25))
+    tool features "$KERNELS" --processes "$(nproc)"
+    cp "$STATE/prepared.jsonl" "$RESULTS"/
+    tool suite "$KERNELS" "$RESULTS" run --small --repeat 1 --json > "$RESULTS/suite-run.jsonl"
+    ;;
+measure)
+    cp "$STATE/prepared.jsonl" "$RESULTS"/
+    [ -e "$KERNELS/journal.jsonl" ] && cp "$KERNELS/journal.jsonl" "$RESULTS"/
+    others=$((SECONDS_LEFT > 120 ? 40 : SECONDS_LEFT / 5))
+    timeout $((SECONDS_LEFT - others + 3)) python3 tools/campaign.py measure "$KERNELS" "$RESULTS" \
+        --seconds $((SECONDS_LEFT - others - 4))
+    echo "$RESULTS" > "$STATE/where"
+    timeout $others python3 tools/campaign.py systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
+    tool table "$KERNELS" "$RESULTS"
+    ;;
+together)
+    began=$(date +%s)
+    timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where")"
+    left() { echo $((SECONDS_LEFT - ($(date +%s) - began))); }
+    each() { python3 -c "print(max($1, ($2 - $3) / 31))"; }
+    large=$(($(left) * 3 / 4))
+    timeout -s INT $((large + 6)) python3 tools/campaign.py suite "$KERNELS" "$RESULTS" efficiency --large \
+        --budget "$(each 0.4 $large 12)" --total $large --devices "${DEVICES:-cpu,gpu}" --out "$RESULTS/large" --json > /dev/null
+    usual=$(left); [ "$usual" -lt 6 ] && exit 0
+    timeout -s INT "$usual" python3 tools/campaign.py suite "$KERNELS" "$RESULTS" efficiency \
+        --budget "$(each 0.2 "$usual" 5)" --total $((usual - 2)) --devices "${DEVICES:-cpu,gpu}" --out "$RESULTS/usual" --json > /dev/null
+    ;;
+*)
+    echo "prepare, measure or together, not $STEP" >&2; exit 2
+    ;;
+esac
