@@ -213,7 +213,9 @@ def test_pre_trained_features_tell_graphs_apart_and_equal_ones_not(table: Kernel
     assert len(np.unique(rows.round(6), axis=0)) == 10
 
 
-def test_the_page_says_plainly_where_a_constant_answer_is_no_worse(table: KernelTable, tmp_path: Path) -> None:
+def test_the_page_says_plainly_where_a_constant_answer_is_no_worse(
+    table: KernelTable, tmp_path: Path
+) -> None:
     rows = (Entry("median", "median"), Entry("pooled forests", "constant", value=90.0))
     asked = Comparison("load-balance", ("cgo17-nvidia",), {"thesis": 1}, rows)
     scores = run(asked, {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
