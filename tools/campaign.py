@@ -219,7 +219,7 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
         yield from (each for each in packed if each.suite == "generated")
 
     lock = threading.Lock()
-    with journal.open("a") as file:
+    with pool, journal.open("a") as file:
 
         def report(prepared: Prepared) -> None:
             each = prepared.workload
@@ -234,7 +234,6 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip
-    pool.shutdown()
     lines = _prepared(results)
     print(
         f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"
