@@ -28,9 +28,10 @@ import sys
 import threading
 import time
 from collections.abc import Container, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -47,6 +48,7 @@ from apportion.device.preparing import Prepared, prepare
 from apportion.device.visit import VisitingWorker
 from apportion.device.workload import Case, Workload, from_json
 from apportion.errors import ApportionError
+from apportion.jobs import LocalRunner
 from apportion.program import frontends
 from apportion.program.access import accesses_of
 from apportion.program.compile import ir_of
@@ -54,9 +56,8 @@ from apportion.program.signature import signatures_of
 from apportion.program.source import Source
 from apportion.settings import cache_folder
 from apportion.suite import PROBLEMS
-from apportion.suite.base import Problem
 from apportion.suite.generator import Rejected, generate
-from apportion.suite.workloads import SUITE, save_instance, workloads_of
+from apportion.suite.workloads import SUITE, keep_instances, kept_instance, workloads_of
 
 SEED = 1
 ARRAYS = Path("/tmp/apportion-suite")
@@ -136,29 +137,9 @@ def _suite() -> list[Workload]:
     """The suite's kernels; the arrays of their cases are written where they are not yet."""
     found = []
     for problem in PROBLEMS.values():
-        cases = [pair for size in SUITE_SIZES for pair in _instance(problem, size)]
+        cases = [pair for size in SUITE_SIZES for pair in kept_instance(problem, size, ARRAYS)]
         found += workloads_of(problem, cases)
     return found
-
-
-def _instance(problem: Problem, size: int) -> list[tuple[str, Case]]:
-    kept = ARRAYS / f"{problem.name}-{size}.json"
-    if not kept.exists():
-        ARRAYS.mkdir(parents=True, exist_ok=True)
-        made = save_instance(problem, size, ARRAYS)
-        said = [
-            [kernel, Workload("", "", "", kernel, (case,)).as_json()["cases"][0]] for kernel, case in made
-        ]
-        kept.write_text(json.dumps(said))
-    return [
-        (kernel, from_json({"name": "", "suite": "", "source": "", "kernel": "", "cases": [case]}).cases[0])
-        for kernel, case in json.loads(kept.read_text())
-    ]
-
-
-def _instances(problem: str) -> None:
-    for size in SUITE_SIZES:
-        _instance(PROBLEMS[problem], size)
 
 
 def _ir(workload: Workload) -> str:
@@ -171,9 +152,9 @@ def features(out: Path, processes: int) -> None:
 
     ir = _carried(out)
     work = [*_packed(out), *_suite()]
-    with ProcessPoolExecutor(processes) as pool:
-        found = pool.map(described_of, work, [ir[each.digest] for each in work], chunksize=8)
-        rows = [row for rows in found for row in rows]
+    items = [(each, ir[each.digest]) for each in work]
+    found = {each.item_index: each.unwrap() for each in LocalRunner(processes).map(described_of, items)}
+    rows = [row for number in sorted(found) for row in found[number]]
     pl.DataFrame(rows).write_parquet(out / "features.parquet", compression="zstd", compression_level=19)
     print(f"{len(rows)} cases described")
 
@@ -204,8 +185,7 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     ir = _carried(folder)
-    pool = ProcessPoolExecutor(max(1, processes // 4))
-    arrays = [pool.submit(_instances, problem) for problem in PROBLEMS]
+    arrays = _Making(max(1, processes // 4))
     journal = results / "prepared.jsonl"
     done = {json.loads(line)[0] for line in journal.read_text().splitlines()} if journal.exists() else set()
     packed = _packed(folder)
@@ -213,13 +193,12 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
     def workloads() -> Iterator[Workload]:
         # Should time be up, some of the generated ones are missing: there are most of them.
         yield from (each for each in packed if each.suite != "generated")
-        for made in arrays:  # they are made meanwhile
-            made.result()
+        arrays.wait()  # they are made meanwhile
         yield from _suite()
         yield from (each for each in packed if each.suite == "generated")
 
     lock = threading.Lock()
-    with pool, journal.open("a") as file:
+    with arrays, journal.open("a") as file:
 
         def report(prepared: Prepared) -> None:
             each = prepared.workload
@@ -238,6 +217,36 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
     print(
         f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"
     )
+
+
+class _Making:
+    """The suite's arrays, made by other processes while this one goes on."""
+
+    def __init__(self, processes: int) -> None:
+        self._failed: list[ApportionError] = []
+        work = partial(keep_instances, ARRAYS, SUITE_SIZES)
+        self._outcomes = LocalRunner(processes).map(work, list(PROBLEMS.values()))
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        self._failed += [each.error for each in self._outcomes if each.error is not None]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Until they are there.
+
+        Raises:
+            ApportionError: some could not be made.
+        """
+        self._thread.join()
+        if self._failed:
+            raise self._failed[0]
 
 
 def _binaries() -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apportion.counters.builtins import definitions_of
-from apportion.counters.kernels import count, job_of
+from apportion.counters.kernels import profile_kernel
 from apportion.counters.mangling import Type, demangled
 from apportion.errors import InvalidSetting
 from apportion.program.bounds import NDRange
@@ -72,7 +72,7 @@ def test_built_in_functions_compute_what_opencl_says():
     k = np.array([1, 2, 3, 4], np.int32)
     f, n = np.zeros(96, np.float32), np.zeros(64, np.int32)
     source = Source(FUNCTIONS, "opencl", "functions.cl")
-    profile = count(job_of(source, None, (x, k, f, n), NDRange((4,), (4,))))
+    profile = profile_kernel(source, None, (x, k, f, n), NDRange((4,), (4,)))
     v = x.astype(np.float64)
     for i, (a, b) in enumerate(zip(v, k.tolist(), strict=True)):
         t = np.clip(a, 0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.counters.kernels import CountLimits, count, job_of, profile_kernel
+from apportion.counters.kernels import CountLimits, profile_kernel
 from apportion.data.counters import AIWC, CounterTable
 from apportion.device.base import LocalMemory
 from apportion.errors import DeadlineExceeded, InvalidSetting, LaunchFailed, LimitExceeded, OutOfBoundsWrite
@@ -29,9 +29,8 @@ __kernel void reverse(__global const int* x, __global int* y, __local int* t) {
 
 
 def counted(text, arguments, size, local, **options):
-    """Counted in this process: these kernels do no harm."""
-    job = job_of(Source(text, "opencl", "test.cl"), None, arguments, NDRange((size,), (local,)), **options)
-    return count(job)
+    span = NDRange((size,), (local,))
+    return profile_kernel(Source(text, "opencl", "test.cl"), None, arguments, span, **options)
 
 
 def test_a_copy_is_counted_as_by_hand():
@@ -146,7 +145,7 @@ def test_problems_of_the_suite_are_computed_right_while_they_are_counted(name):
     arrays = instance.fresh()
     for stage in instance.stages:
         span = NDRange(stage.global_size, stage.local_size)
-        profile = count(job_of(problem.source(), stage.kernel, instance.values(stage, arrays), span))
+        profile = profile_kernel(problem.source(), stage.kernel, instance.values(stage, arrays), span)
         named = [argument for argument in stage.arguments if isinstance(argument, str)]
         arrays |= dict(zip(named, profile.arrays.values(), strict=True))
         assert profile.counters["workitems"] == span.work_items

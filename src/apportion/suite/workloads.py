@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.device.base import LocalMemory
-from apportion.device.workload import Case, Workload
+from apportion.device.workload import Case, Workload, from_json
 from apportion.program.bounds import NDRange
 from apportion.suite.base import Instance, Problem, Stage
 
@@ -35,6 +36,30 @@ def save_instance(problem: Problem, size: int, folder: Path, *, seed: int = 0) -
                 if name in stage.arguments:  # a later launch may read what this one wrote
                     names[name] = _save(values, folder / f"{problem.name}-{size}-{name}-after.npy")
     return found
+
+
+def kept_instance(problem: Problem, size: int, folder: Path) -> list[tuple[str, Case]]:
+    """As `save_instance`, once: what a folder holds already is read."""
+    kept = folder / f"{problem.name}-{size}.json"
+    if not kept.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        made = save_instance(problem, size, folder)
+        said = [
+            [kernel, Workload("", "", "", kernel, (case,)).as_json()["cases"][0]] for kernel, case in made
+        ]
+        part = kept.with_suffix(".part")
+        part.write_text(json.dumps(said))
+        part.replace(kept)  # whole or not at all: another process may look for it
+    return [
+        (kernel, from_json({"name": "", "suite": "", "source": "", "kernel": "", "cases": [case]}).cases[0])
+        for kernel, case in json.loads(kept.read_text())
+    ]
+
+
+def keep_instances(folder: Path, sizes: Sequence[int], problem: Problem) -> None:
+    """Have instances of these sizes in a folder."""
+    for size in sizes:
+        kept_instance(problem, size, folder)
 
 
 def workloads_of(problem: Problem, cases: Iterable[tuple[str, Case]]) -> list[Workload]:

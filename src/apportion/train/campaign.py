@@ -131,8 +131,10 @@ def from_described(described: pl.DataFrame) -> Features:
     return of
 
 
-def described_of(workload: Workload, ir: str) -> list[dict[str, object]]:
-    """Every case of a workload as a row of a table of features; a case that has none is left out."""
+def described_of(compiled: tuple[Workload, str]) -> list[dict[str, object]]:
+    """Every case of a workload, given with its IR, as a row of a table of features; one that has none is left
+    out."""
+    workload, ir = compiled
     found: list[dict[str, object]] = []
     for case in workload.cases:
         size, local = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
