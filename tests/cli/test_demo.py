@@ -43,4 +43,8 @@ def test_the_demo_tells_programs_what_each_step_found(
     assert list(steps)[:3] == ["compile_kernel", "build_graph", "draw_graph"]
     assert steps["compile_kernel"]["kernel"] == "jacobi"
     assert steps["build_graph"]["nodes"] == load_json(tmp_path / "graph.json").nodes
+    run = steps["run_together"]
+    assert run["verified"].startswith("yes")
+    assert "cpu 50%, cpu2 50% in" in run["shared"]
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     assert captured.err == ""
