@@ -204,6 +204,10 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
         "Descriptions of the systems cannot add to this: all four are in the training runs, and each column"
         " is learned from its own times; of a system that is not, five measured runs tell more (see below)."
     )
+    lines.append(
+        "Tried besides, looked at on these same folds, and not adopted: some twenty blends of rows, Gaussian"
+        " processes, other rules of choosing."
+    )
     if two:
         lines.append(
             "What reaches the targets of decisions on every split without a model: measure on two systems of"
