@@ -215,6 +215,10 @@ def test_the_page_shows_what_was_measured_beside_what_was_published(
     assert "(Linear Regression) | 23.08 / 19.41 / 534.1 |" in text
     assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in text
     assert f"({FIGURE})" in text
+    assert "Not run yet" not in text
+    more = replace(plan, rows=(*plan.rows, NetworkRow("New", SMALL), NetworkRow("Newer", SMALL)))
+    write_page(more, data, tables, found, finished, tmp_path / "more.md")
+    assert "**Not run yet**, 2 of 5 networks: New; Newer." in (tmp_path / "more.md").read_text()
     figure = (tmp_path / FIGURE).read_text()
     assert figure.startswith("<svg")
     assert figure.count("<circle") == 2 + 1 + 2  # regression, classification, and the list of names

@@ -122,7 +122,7 @@ def page(
 ) -> str:
     """The page, in Markdown."""
     lines = ["# The ablation of the thesis' Chapter 5, run again", "", *_reading(data)]
-    lines += ["", *_summary(scores)]
+    lines += [*_missing(ablation, units), "", *_summary(scores)]
     lines += ["", "## Table 5.1: classes of the CPU's share, NVIDIA, random folds", ""]
     lines += _published_table(
         ablation, scores, "classification", TABLE_51, ("f1", "accuracy", "precision", "recall")
@@ -142,6 +142,15 @@ def _reading(data: AblationData) -> list[str]:
         f"experiment: {data.graphs.graphs} distinct graphs, {data.graphs.nodes:,} nodes."
     )
     return [used, "", *_READING.splitlines()]
+
+
+def _missing(ablation: Ablation, units: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows of the experiment that nothing is known of yet."""
+    run = {unit["row"] for unit in units}
+    names = [row.name for row in ablation.rows if row.name not in run]
+    if not names:
+        return []
+    return ["", f"**Not run yet**, {len(names)} of {len(ablation.rows)} networks: {'; '.join(names)}."]
 
 
 def _summary(scores: Sequence[Score]) -> list[str]:
@@ -303,7 +312,7 @@ def _made(
         "- Command: `apportion reproduce ablation --device cuda`, settings `experiments/ablation.toml`, seed "
         f"{ablation.seed}; [docs/howto/ablation.md](../howto/ablation.md) says how",
         f"- Adam at {fitting.learning_rate:g}, {fitting.epochs} epochs, validation every "
-        f"{fitting.validate_every}; matrix products in TF32",
+        f"{fitting.validate_every}; matrix products in TF32, where a GPU does them",
         f"- Networks: {len(units)} units of up to 12 folds, trained on {devices}; {seconds:.0f} s of "
         "training in all, several processes at once",
         f"- Data fingerprint: graphs and labels `{data.digest[:16]}`; tables {published}",
