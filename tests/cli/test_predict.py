@@ -69,8 +69,9 @@ def test_a_kernel_of_fifty_thousand_lines_of_opencl_c_is_answered(tmp_path: Path
 
 def test_predict_reads_bitcode(tmp_path: Path, capsys) -> None:
     binding = pytest.importorskip("llvmlite.binding", reason="bitcode needs the extra 'bitcode'")
-    module = binding.parse_assembly(LL, context=binding.create_context())
-    (tmp_path / "f.bc").write_bytes(module.as_bitcode())
+    # Closed here: a module that is collected after its context takes the process with it.
+    with binding.parse_assembly(LL, context=binding.create_context()) as module:
+        (tmp_path / "f.bc").write_bytes(module.as_bitcode())
     (tmp_path / "f.ll").write_text(LL)
     launch = ("--local-size", "64", "--bytes", "4194304", "--json")
     shares = []

@@ -557,7 +557,9 @@ def test_without_any_compiler_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 def bitcode() -> bytes:
     binding = pytest.importorskip("llvmlite.binding", reason="bitcode needs the extra 'bitcode'")
     text = 'source_filename = "old.c"\ndefine i32* @f(i32* %p) {\n  ret i32* %p\n}\n'
-    data: bytes = binding.parse_assembly(text, context=binding.create_context()).as_bitcode()
+    # Closed here: a module that is collected after its context takes the process with it.
+    with binding.parse_assembly(text, context=binding.create_context()) as module:
+        data: bytes = module.as_bitcode()
     return data
 
 
