@@ -15,6 +15,14 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 T = TypeVar("T")
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: whoever is interrupted leaves the old one, and of several processes
+    that write it at once the last one wins."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(data)
+    part.replace(path)
+
+
 def cache_folder(*parts: str) -> Path:
     """A folder for what can be made again: `$APPORTION_CACHE`, else the user's cache; made when missing."""
     root = os.environ.get("APPORTION_CACHE")

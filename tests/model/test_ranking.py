@@ -15,7 +15,7 @@ from apportion.data.artifact import Artifact, write_artifact
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.model import rankers
 from apportion.model.base import Optimisation
-from apportion.model.ranking import Chance, ChanceSettings, load_ranker, only, validation_scores
+from apportion.model.ranking import Chance, UntaughtSettings, load_ranker, only, validation_scores
 from apportion.model.rankingaverage import AverageRanker, AverageSettings, Member
 from apportion.testing.ranker_checks import RankerChecks, half_of, layout_graph, tile_graph
 
@@ -103,7 +103,7 @@ def test_a_ridge_measured_on_the_graph_itself_ranks_it() -> None:
 
 
 def test_an_average_weighs_its_members_alike_whatever_their_scale() -> None:
-    members = [Chance(ChanceSettings(seed)) for seed in range(2)]
+    members = [Chance(UntaughtSettings(seed)) for seed in range(2)]
     average = AverageRanker(AverageSettings((Member("random"),) * 2), members)
     once = average.scores(TILES[0])
 
@@ -111,7 +111,7 @@ def test_an_average_weighs_its_members_alike_whatever_their_scale() -> None:
         def scores(self, graph):  # type: ignore[no-untyped-def]
             return 1000 * super().scores(graph) + 7
 
-    louder = AverageRanker(average.settings, [Louder(ChanceSettings(0)), members[1]])
+    louder = AverageRanker(average.settings, [Louder(UntaughtSettings(0)), members[1]])
     np.testing.assert_allclose(louder.scores(TILES[0]), once)
     with pytest.raises(InvalidSetting, match="members must name at least one ranker"):
         AverageSettings(())
@@ -120,7 +120,7 @@ def test_an_average_weighs_its_members_alike_whatever_their_scale() -> None:
 def test_a_constant_orders_nothing_and_chance_orders_nothing_on_average() -> None:
     constant = rankers.load("constant").create({}, optimisation=Optimisation())
     assert validation_scores(constant, LAYOUTS)["opa"] == 0
-    draws = [validation_scores(Chance(ChanceSettings(seed)), LAYOUTS)["tau_b"] for seed in range(40)]
+    draws = [validation_scores(Chance(UntaughtSettings(seed)), LAYOUTS)["tau_b"] for seed in range(40)]
     assert abs(np.mean(draws)) < 0.1
 
 
@@ -140,10 +140,10 @@ def test_validation_takes_at_most_as_many_configurations_as_it_is_told() -> None
             seen.append(graph.configurations)
             return super().scores(graph)
 
-    validation_scores(Watching(ChanceSettings()), LAYOUTS, most=7)
+    validation_scores(Watching(UntaughtSettings()), LAYOUTS, most=7)
     assert seen == [7, 7, 7]
     with pytest.raises(UnknownName, match="metric"):
-        validation_scores(Watching(ChanceSettings()), LAYOUTS, measures=["tau"])
+        validation_scores(Watching(UntaughtSettings()), LAYOUTS, measures=["tau"])
 
 
 def test_a_model_of_another_task_is_no_ranker(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import replace_file
 from apportion.data.counters import SECONDS, CounterTable
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.model.mixture import Estimate, Known, estimate
 from apportion.model.relative import RelativeModel
 from apportion.model.relativefeatures import features_of
-from apportion.settings import cache_folder, convert
+from apportion.settings import cache_folder, convert, replace_file
 
 FEWEST = 5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

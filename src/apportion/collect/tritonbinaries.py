@@ -9,7 +9,6 @@ other by where they lay.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from apportion.collect.space import Configuration
 from apportion.collect.tritonfamilies import Family, families
 from apportion.errors import InvalidSetting
 from apportion.jobs.local import LocalRunner
+from apportion.settings import replace_file
 
 HOPPER = GPUTarget("cuda", 90, 32)
 "What is compiled for where there is no GPU to ask."
@@ -99,9 +99,9 @@ def binary(folder: Path, family: Family, one: Configuration, target: GPUTarget =
         options = {"num_warps": one["num_warps"], "num_stages": one["num_stages"]}
         kernel = triton.compile(source, target=target, options=options)
         stem.parent.mkdir(parents=True, exist_ok=True)
-        _put(code, kernel.asm["cubin"])
+        replace_file(code, kernel.asm["cubin"])
         about = {**kernel.metadata._asdict(), "kernels": _kernels()}
-        _put(said, json.dumps(about, default=vars).encode())  # last: it says that all is there
+        replace_file(said, json.dumps(about, default=vars).encode())  # last: it says that all is there
     return CompiledKernel(source, {said.name: str(said), code.name: str(code)}, f"{family.name}-{stem.name}")
 
 
@@ -176,10 +176,3 @@ def _is_of(said: Path, target: GPUTarget) -> bool:
 @cache
 def _kernels() -> str:
     return sha256(Path(tritonkernels.__file__).read_bytes()).hexdigest()[:16]
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(path)

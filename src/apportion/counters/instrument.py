@@ -15,14 +15,12 @@ from dataclasses import dataclass, field
 
 from apportion.errors import MalformedIR, UnknownName
 from apportion.program.features import GROUPS, family_of
-from apportion.program.instructions import IRFunction, IRModule, read_module, split_top
+from apportion.program.instructions import CALLEE, DEFINE, IRFunction, IRModule, read_module, split_top
 
 BARRIERS = re.compile(r"_Z\d+(?:work_group_|sub_group_)?barrierj")
-_DEFINE = re.compile(r'^define\b.*?@([-\w$.]+|"[^"]*")\(')
 _DECLARE = re.compile(r'^declare\b.*?@([-\w$.]+|"[^"]*")\(')
 _LABEL = re.compile(r'^(?:[-\w$.]+|"[^"]*"):')
 _INSTRUCTION = re.compile(r'^\s+(?:(%(?:[-\w$.]+|"[^"]*")) = )?(?:(?:tail|musttail|notail) )?(\w+)(.*)$')
-_CALLEE = re.compile(r'@([-\w$.]+|"[^"]*")\(')
 _MARKER = re.compile(r"@llvm\.(?:lifetime|dbg|assume|invariant|experimental\.noalias)")
 _MEMORY = re.compile(r"@llvm\.mem(cpy|move|set)\b")
 _GLOBAL = re.compile(
@@ -117,7 +115,7 @@ def instrumented(ir: str, kernel: str, triple: str, layout: str, provided: Seque
     variables: list[GlobalMemory] = []
     lines = iter(ir.splitlines())
     for line in lines:
-        if match := _DEFINE.match(line):
+        if match := DEFINE.match(line):
             name = match[1].strip('"')
             text = [line, *_until_end(lines)]
             if name in reached:
@@ -269,7 +267,7 @@ class _Weaver:
         opcode, rest = match[2], match[3].split(" ; ")[0]
         if opcode == "call" and _MARKER.search(rest):
             return segment
-        callee = _CALLEE.search(rest) if opcode == "call" else None
+        callee = CALLEE.search(rest) if opcode == "call" else None
         name = callee[1].strip('"') if callee else ""
         if BARRIERS.match(name):
             self.barrier = True

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, MalformedInput, MissingPackage, UnreadableFile
-from apportion.settings import convert
+from apportion.settings import convert, replace_file
 
 DESCRIPTION, WEIGHTS = "artifact.json", "weights.safetensors"
 Arrays = dict[str, NDArray[Any]]
@@ -95,13 +95,6 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: whoever is interrupted leaves the old one."""
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(data)
-    part.replace(path)
 
 
 def _safetensors() -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import replace_file
 from apportion.errors import MalformedInput, UnreadableFile
+from apportion.settings import replace_file
 
 
 def write_described(

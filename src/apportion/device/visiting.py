@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from apportion.device.split import Part
 from apportion.device.visit import Launched, Seen, Visit
 from apportion.device.workload import ArrayWord
 from apportion.errors import ApportionError, UnreadableFile
+from apportion.settings import replace_file
 
 Bytes = NDArray[np.uint8]
 Report = Callable[[tuple[str, Launched]], None]
@@ -225,9 +225,7 @@ class Visitor:
             except cl.Error:  # of another version of the driver
                 path.unlink(missing_ok=True)
         (binary,) = queue.kernel(build).program.get_info(cl.program_info.BINARIES)
-        part = path.with_suffix(f".part{os.getpid()}")
-        part.write_bytes(binary)
-        part.replace(path)
+        replace_file(path, binary)
 
 
 class _Stay:

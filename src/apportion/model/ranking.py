@@ -139,18 +139,20 @@ def validation_scores(
 
 
 @dataclass(frozen=True)
-class ChanceSettings:
+class UntaughtSettings:
     """Nothing to choose but the seed."""
 
     seed: int = 0
 
 
-class Chance(Ranker):
-    """Random scores: what to beat."""
+class Untaught(Ranker):
+    """A ranker that other graphs teach nothing: all there is to keep are its settings."""
 
-    name = "random"
+    settings_type: ClassVar[type[UntaughtSettings]] = UntaughtSettings
+    validated: ClassVar[int] = 0
+    "The most configurations of a validation graph that are scored; 0 for all."
 
-    def __init__(self, settings: ChanceSettings) -> None:
+    def __init__(self, settings: UntaughtSettings) -> None:
         self.settings = settings
 
     @classmethod
@@ -162,30 +164,37 @@ class Chance(Ranker):
         seed: int = 0,
         device: str = "cpu",
     ) -> Self:
-        return cls(convert(ChanceSettings, {"seed": seed, **hyperparameters}, source="hyperparameters"))
+        return cls(convert(cls.settings_type, {"seed": seed, **hyperparameters}, source="hyperparameters"))
 
     def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
         check_graphs(training, validation)
-        report.validated(1, validation_scores(self, validation), best=True)
+        report.validated(1, validation_scores(self, validation, most=self.validated), best=True)
+
+    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
+        settings = asdict(self.settings)
+        artifact = Artifact(config_ranking.name, self.name, settings, experiment=dict(experiment or {}))
+        # A file of weights needs an array: a setting serves.
+        name, value = next(iter(settings.items()))
+        write_artifact(folder, artifact, {name: np.array([value])})
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str = "cpu") -> Self:
+        artifact, _ = read_artifact(folder)
+        return cls(convert(cls.settings_type, artifact.hyperparameters, source=str(folder)))
+
+
+class Chance(Untaught):
+    """Random scores: what to beat."""
+
+    name = "random"
 
     def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
         return np.random.default_rng([self.settings.seed, crc32(graph.name.encode())]).random(
             graph.configurations
         )
 
-    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
-        artifact = Artifact(
-            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
-        )
-        write_artifact(folder, artifact, {"seed": np.array([self.settings.seed])})
 
-    @classmethod
-    def load(cls, folder: Path, *, device: str = "cpu") -> Self:
-        artifact, _ = read_artifact(folder)
-        return cls(convert(ChanceSettings, artifact.hyperparameters, source=str(folder)))
-
-
-class Constant(Chance):
+class Constant(Untaught):
     """The same score for all: it orders nothing, and chooses the first configuration of a file."""
 
     name = "constant"

@@ -9,21 +9,16 @@ C configurations, M configurable nodes, n measured configurations, P options of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.configurations import StoredGraph
 from apportion.errors import InvalidSetting
-from apportion.model.base import Optimisation, Report
-from apportion.model.ranking import Graphs, Ranker, check_graphs, validation_scores
-from apportion.settings import convert
-from apportion.task.config_ranking import config_ranking
+from apportion.model.ranking import Untaught, UntaughtSettings
 
 STRENGTHS = 10.0 ** np.arange(-7, 3)
 "Penalties to choose from, in terms of the mean square of a centred row of indicators."
@@ -184,35 +179,19 @@ def tune(
 
 
 @dataclass(frozen=True)
-class RidgeSettings:
+class RidgeSettings(UntaughtSettings):
     """How many configurations of a graph are measured before the others are ranked."""
 
     measured: int = 100
-    seed: int = 0
 
 
-class RidgeRanker(Ranker):
+class RidgeRanker(Untaught):
     """Ranks a graph after measuring some of its own configurations; other graphs teach it nothing."""
 
     name = "ridge"
-
-    def __init__(self, settings: RidgeSettings) -> None:
-        self.settings = settings
-
-    @classmethod
-    def create(
-        cls,
-        hyperparameters: Mapping[str, Any],
-        *,
-        optimisation: Optimisation,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> Self:
-        return cls(convert(RidgeSettings, {"seed": seed, **hyperparameters}, source="hyperparameters"))
-
-    def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
-        check_graphs(training, validation)
-        report.validated(1, validation_scores(self, validation, most=10_000), best=True)
+    settings_type = RidgeSettings
+    validated = 10_000
+    settings: RidgeSettings
 
     def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
         """(C,) after looking at the runtimes of the measured configurations, and of no others.
@@ -227,17 +206,6 @@ class RidgeRanker(Ranker):
         truth, plan = graph.truth, TuningPlan(self.settings.measured)
         codes = np.asarray(graph.codes)
         return tune(codes, graph.option_counts, lambda i: truth[i], plan, seed=self.settings.seed).scores
-
-    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
-        artifact = Artifact(
-            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
-        )
-        write_artifact(folder, artifact, {"measured": np.array([self.settings.measured])})
-
-    @classmethod
-    def load(cls, folder: Path, *, device: str = "cpu") -> Self:
-        artifact, _ = read_artifact(folder)
-        return cls(convert(RidgeSettings, artifact.hyperparameters, source=str(folder)))
 
 
 def _measured(

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from apportion.errors import MalformedIR
 
 _NAME = r'%(?:[-\w$.]+|"[^"]*")'
-_DEFINE = re.compile(r'^define\b.*?@([-\w$.]+|"[^"]*")\(')
+DEFINE = re.compile(r'^define\b.*?@([-\w$.]+|"[^"]*")\(')
 _RESULT = re.compile(rf"^\s+(?:({_NAME}) = )?(.*)$")
 _LABEL = re.compile(r'^([-\w$.]+|"[^"]*"):')
 _TYPE = re.compile(rf"^({_NAME}) = type (.+)$")
 _METADATA = re.compile(r"^!(\d+) = (?:distinct )?!\{(.*)\}$")
 _TRAILER = re.compile(r"(?:, ![-\w.$]+ !\d+)+\s*$|(?:, align \d+)\s*$")
-_CALLEE = re.compile(r'@([-\w$.]+|"[^"]*")\(')
+CALLEE = re.compile(r'@([-\w$.]+|"[^"]*")\(')
 _VALUE = re.compile(rf"{_NAME}")
 _SCALAR_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "x86_fp80": 16, "fp128": 16}
 
@@ -133,7 +133,7 @@ def split_top(text: str, separator: str = ",") -> list[str]:
 
 
 def _function(line: str, lines: Iterator[str]) -> IRFunction:
-    match = _DEFINE.match(line)
+    match = DEFINE.match(line)
     if match is None:
         raise MalformedIR(f"A definition without a name: {line[:80]}")
     inside, rest = _parenthesised(line, match.end() - 1)
@@ -184,7 +184,7 @@ _Parts = tuple[str, list[str], dict[str, object]]
 
 
 def _call(body: str) -> _Parts:
-    match = _CALLEE.search(body)
+    match = CALLEE.search(body)
     if match is None:  # an indirect call, or inline assembly: every value is an operand
         return "", _VALUE.findall(body), {}
     inside, _ = _parenthesised(body, match.end() - 1)

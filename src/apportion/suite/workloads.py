@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from apportion.device.base import LocalMemory
 from apportion.device.workload import Case, Workload, from_json
 from apportion.program.bounds import NDRange
+from apportion.settings import replace_file
 from apportion.suite.base import Instance, Problem, Stage
 
 SUITE = "apportion"
@@ -47,9 +48,7 @@ def kept_instance(problem: Problem, size: int, folder: Path) -> list[tuple[str, 
         said = [
             [kernel, Workload("", "", "", kernel, (case,)).as_json()["cases"][0]] for kernel, case in made
         ]
-        part = kept.with_suffix(".part")
-        part.write_text(json.dumps(said))
-        part.replace(kept)  # whole or not at all: another process may look for it
+        replace_file(kept, json.dumps(said).encode())  # another process may look for it
     return [
         (kernel, from_json({"name": "", "suite": "", "source": "", "kernel": "", "cases": [case]}).cases[0])
         for kernel, case in json.loads(kept.read_text())

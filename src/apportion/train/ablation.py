@@ -21,13 +21,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import replace_file
 from apportion.data.folds import PROTOCOLS, Fold, folds_of
 from apportion.data.records import CLASSES
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.jobs import Runner
 from apportion.model.colours import Sharing
 from apportion.model.kernelsettings import Fitted, Fitting, KernelNetworkSettings, KernelRows
+from apportion.settings import replace_file
 from apportion.task.load_balance import classes_of
 from apportion.train.ablationdata import AblationData, unpack
 from apportion.train.crossvalidate import Entry

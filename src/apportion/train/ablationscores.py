@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import replace_file
 from apportion.data.folds import folds_of
 from apportion.data.records import CLASSES
+from apportion.settings import replace_file
 from apportion.task.load_balance import classes_of
 from apportion.task.metrics import Interval
 from apportion.train.ablation import Ablation, Form, results

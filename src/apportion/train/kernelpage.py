@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from apportion import __version__
 from apportion.data.records import CLASSES
@@ -14,6 +13,7 @@ from apportion.task.metrics import Interval
 from apportion.train.ceiling import section
 from apportion.train.crossvalidate import CHOSEN, UNDRAWN, Comparison, Score
 from apportion.train.distribution import class_counts
+from apportion.train.hardware import processor
 from apportion.train.kerneltable import KernelTable
 
 COLUMNS = {
@@ -333,15 +333,6 @@ def _made(comparison: Comparison, tables: Mapping[str, KernelTable]) -> list[str
         f"- Repetitions: {repetitions}" + (f"; one of {once}" if once else ""),
         f"- Of {' and '.join(UNDRAWN)} out, repetitions differ in what is learned, not in the folds",
         f"- Data fingerprint: {data}",
-        f"- Made with apportion {__version__}, Python {platform.python_version()}, on {_processor()}, "
+        f"- Made with apportion {__version__}, Python {platform.python_version()}, on {processor()}, "
         f"{os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}",
     ]
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()

@@ -131,7 +131,7 @@ def by_chance(seed: int = 0) -> Scorer:
 
 def by_measuring(budget: int, seed: int = 0) -> Scorer:
     """Scores of the within-graph ridge after measuring a few configurations of the graph itself."""
-    return RidgeRanker(RidgeSettings(budget, seed)).scores
+    return RidgeRanker(RidgeSettings(measured=budget, seed=seed)).scores
 
 
 def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:

@@ -15,13 +15,14 @@ from typing import Any, Literal, TextIO
 import numpy as np
 
 from apportion import __version__
-from apportion.data.artifact import read_bytes, replace_file
+from apportion.data.artifact import read_bytes
 from apportion.data.configurations import ConfigurationStore, StoredGraph
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model import rankers
 from apportion.model.base import Optimisation
 from apportion.model.ranking import evenly
+from apportion.settings import replace_file
 from apportion.task.config_ranking import config_ranking
 from apportion.train.page import _STYLE, _curve, _flat, _table
 from apportion.train.ranking import rank_graphs, summary

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from apportion import __version__
-from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_bytes, replace_file
+from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_bytes
 from apportion.data.batch import Batches
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.model import models
 from apportion.model.base import Checkpoint
+from apportion.settings import replace_file
 from apportion.task import tasks
 from apportion.train.evaluate import evaluate
 from apportion.train.examples import examples_of
