@@ -24,6 +24,15 @@ if [ ! -e "$OUT/site.tar.xz" ]; then
     tar c -C "$WORK/site" . | xz -3 -T0 > "$WORK/site.tar.xz" && mv "$WORK/site.tar.xz" "$OUT"
 fi
 
+# What runs tests.
+if [ ! -e "$OUT/tests.tar.xz" ]; then
+    [ -e "$WORK/venv" ] || "$PYTHON" -m venv "$WORK/venv"
+    "$WORK/venv/bin/pip" --quiet download --no-deps --only-binary=:all: --python-version "$version" --dest "$WORK/pytest" \
+        pytest pluggy iniconfig packaging hypothesis sortedcontainers
+    for wheel in "$WORK"/pytest/*.whl; do unzip -q -o "$wheel" -d "$WORK/tests"; done
+    tar c -C "$WORK/tests" . | xz -6 > "$WORK/tests.tar.xz" && mv "$WORK/tests.tar.xz" "$OUT"
+fi
+
 # The native extension for that Python.
 if ! compgen -G "$OUT/campaign/_native*.so" > /dev/null; then
     [ -e "$WORK/venv" ] || "$PYTHON" -m venv "$WORK/venv"

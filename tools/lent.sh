@@ -2,7 +2,7 @@
 # The runs behind docs/results that need a GPU, one after the other on a machine that is lent for minutes; from the root
 # of a copy of the repository with the carry/ that tools/carry.sh filled:
 #
-#     tools/lent.sh RESULTS PART=SECONDS…      for instance  ablation=600 campaign=300 together=80 steps=45 forward=60 ncu=25
+#     tools/lent.sh RESULTS PART=SECONDS…      for instance  tests=60 steps=45 ncu=25 gemm=60 ablation=600 prepare=150 campaign=300 together=80 forward=60
 #
 # Parts run in this order, whatever the order they are named in, each for so many seconds at most. What a part leaves is
 # in RESULTS/PART, with log.txt; every part writes as it goes and can be gone on with. `prepare` (for campaign) and `ablation`
@@ -34,6 +34,12 @@ ablation() { # several processes share the GPU through NVIDIA's daemon
         --seconds $((BUDGET - 45)) --folds thesis source
     echo quit | nvidia-cuda-mps-control
 }
+tests() { # those that are skipped where there is no GPU
+    mkdir -p /tmp/apportion-tests; tar xJf carry/tests.tar.xz -C /tmp/apportion-tests
+    PYTHONPATH=$PYTHONPATH:/tmp/apportion-tests python3 -m pytest -q -rs -s -p no:cacheprovider -o addopts=--import-mode=importlib -W ignore \
+        tests/model/test_layers.py tests/model/test_rankingstep.py tests/advise/test_tuning_triton.py
+}
+gemm() { apportion rank collect xla-gemm --out "$RESULT/xla-gemm" --configurations 110 --seconds 4 --measure-only; }
 steps() { python3 -m benchmarks.ranking --device cuda --seconds 0.15 --out "$RESULT/ranking.json"; }
 forward() { python3 benchmarks/forward.py --device cuda --out "$RESULT/forward.json"; }
 ncu_files() {
@@ -41,14 +47,16 @@ ncu_files() {
     ncu --csv --launch-count 4 --log-file "$RESULT/details.csv" python3 -c "$program"
     ncu --csv --page raw --launch-count 4 --log-file "$RESULT/raw.csv" python3 -c "$program"
 }
-export -f ablation steps forward ncu_files
+export -f ablation tests gemm steps forward ncu_files
 
+part tests bash -c tests
+part steps bash -c steps
+part ncu bash -c ncu_files
+part gemm bash -c gemm
 part ablation bash -c ablation &
 part prepare bash -c 'nice -n 10 tools/campaign.sh prepare carry/campaign "$RESULT" "$BUDGET"' &
 wait
 part campaign bash -c 'tools/campaign.sh measure carry/campaign "$RESULT" "$BUDGET"'
 part together bash -c 'tools/campaign.sh together carry/campaign "$RESULT" "$BUDGET"'
-part steps bash -c steps
 part forward bash -c forward
-part ncu bash -c ncu_files
 echo "[$(($(date +%s) - began)) s] done"
