@@ -2,7 +2,8 @@
 
     python tools/campaign.py pack KERNELS --cgo17 FOLDER    # where there is a compiler
     python tools/campaign.py features KERNELS               # what models see of every case
-    python tools/campaign.py prepare KERNELS RESULTS        # on the machine: compile and try everything
+    python tools/campaign.py prepare KERNELS RESULTS --devices cpu  # on the machine: compile; may share it
+    python tools/campaign.py prepare KERNELS RESULTS        # try everything on all devices
     python tools/campaign.py measure KERNELS RESULTS --seconds 180
     python tools/campaign.py systems KERNELS RESULTS --seconds 40
     python tools/campaign.py fit KERNELS RESULTS            # a model that never saw the suite
@@ -180,14 +181,27 @@ def _carried(folder: Path) -> dict[str, str]:
     return {digest: ir for table in tables for digest, ir in table.iter_rows()}
 
 
-def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> None:
-    """Compile every kernel for every device, run it once and compare results."""
+def prepare_all(
+    folder: Path, results: Path, processes: int, seconds: float, devices: tuple[str, ...] = ()
+) -> None:
+    """Compile every kernel for every device, run it once and compare results; or for some devices, alone.
+
+    Compiling for a CPU takes longest, and can be done while others use the GPU; what fails then is not tried
+    again on all.
+    """
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     ir = _carried(folder)
     arrays = _Making(max(1, processes // 4))
-    journal = results / "prepared.jsonl"
-    done = {json.loads(line)[0] for line in journal.read_text().splitlines()} if journal.exists() else set()
+    alone, journal = results / "compiled.jsonl", results / "prepared.jsonl"
+    if devices:
+        journal = alone
+    done = {line[0] for line in _lines(journal)}
+    impossible = [line for line in _lines(alone) if line[4] and line[0] not in done]
+    if not devices and impossible:
+        with journal.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in impossible)
+    done |= {line[0] for line in impossible}
     packed = _packed(folder)
 
     def workloads() -> Iterator[Workload]:
@@ -209,11 +223,11 @@ def prepare_all(folder: Path, results: Path, processes: int, seconds: float) -> 
 
         prepare(
             (each for each in workloads() if _called(each) not in done),
-            dataclasses.replace(CAMPAIGN, binaries=_binaries(), visit_seconds=20.0),
+            dataclasses.replace(CAMPAIGN, devices=devices, binaries=_binaries(), visit_seconds=20.0),
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip
-    lines = _prepared(results)
+    lines = _lines(journal)
     print(
         f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"
     )
@@ -257,9 +271,12 @@ def _called(workload: Workload) -> str:
     return f"{workload.digest}:{workload.kernel}:{workload.name}"
 
 
+def _lines(journal: Path) -> list[list[str]]:
+    return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+
+
 def _prepared(results: Path) -> list[list[str]]:
-    lines = (results / "prepared.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
+    found = _lines(results / "prepared.jsonl")
     (results / "prepared.json").write_text(json.dumps(found))
     return found
 
@@ -417,6 +434,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1050)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--devices", nargs="*", default=(), help="prepare: for these alone")
     asked, words = parser.parse_known_args()
     if asked.step == "suite":
         suite(asked.kernels, words)
@@ -426,7 +444,9 @@ def main() -> None:
     steps_done = {
         "pack": lambda: pack(asked.kernels, asked.cgo17, asked.count),
         "features": lambda: features(asked.kernels, asked.processes),
-        "prepare": lambda: prepare_all(asked.kernels, asked.results, asked.processes, asked.seconds),
+        "prepare": lambda: prepare_all(
+            asked.kernels, asked.results, asked.processes, asked.seconds, tuple(asked.devices)
+        ),
         "measure": lambda: measure(asked.kernels, asked.results, asked.seconds),
         "systems": lambda: systems(asked.kernels, asked.results, asked.seconds),
         "table": lambda: tables(asked.results),

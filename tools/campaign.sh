@@ -1,7 +1,8 @@
 #!/bin/bash
 # The steps of tools/campaign.py on a machine that is lent for minutes, from the root of a copy of the repository:
 #
-#     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile and try everything; others may use the machine
+#     tools/campaign.sh compile KERNELS RESULTS SECONDS    compile everything for the CPU; others may use the GPU
+#     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile the rest and try everything; nobody else on the GPU
 #     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it for other numbers of processors; quiet
 #     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet
 #
@@ -18,11 +19,13 @@ for file in "$KERNELS"/_native*.so; do [ -e "$file" ] && cp -n "$file" src/appor
 tool() { python3 tools/campaign.py "$@"; }
 
 case $STEP in
+compile)
+    tool prepare "$KERNELS" "$STATE" --devices cpu --processes "$(nproc)" --seconds $((SECONDS_LEFT - 22))
+    cp "$STATE/compiled.jsonl" "$RESULTS"/
+    ;;
 prepare)
-    tool prepare "$KERNELS" "$STATE" --processes "$(nproc)" --seconds $((SECONDS_LEFT - 25))
-    tool features "$KERNELS" --processes "$(nproc)"
+    tool prepare "$KERNELS" "$STATE" --processes "$(nproc)" --seconds $((SECONDS_LEFT - 22))
     cp "$STATE/prepared.jsonl" "$RESULTS"/
-    tool suite "$KERNELS" "$RESULTS" run --small --repeat 1 --json > "$RESULTS/suite-run.jsonl"
     ;;
 measure)
     cp "$STATE/prepared.jsonl" "$RESULTS"/
@@ -36,6 +39,7 @@ measure)
     ;;
 together)
     began=$(date +%s)
+    [ -e "$KERNELS/features.parquet" ] || tool features "$KERNELS" --processes "$(nproc)"
     timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where")"
     left() { echo $((SECONDS_LEFT - ($(date +%s) - began))); }
     each() { python3 -c "print(max($1, ($2 - $3) / 31))"; }
@@ -47,6 +51,6 @@ together)
         --budget "$(each 0.2 "$usual" 5)" --total $((usual - 2)) --devices "${DEVICES:-cpu,gpu}" --out "$RESULTS/usual" --json > /dev/null
     ;;
 *)
-    echo "prepare, measure or together, not $STEP" >&2; exit 2
+    echo "compile, prepare, measure or together, not $STEP" >&2; exit 2
     ;;
 esac

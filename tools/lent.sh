@@ -2,10 +2,10 @@
 # The runs behind docs/results that need a GPU, one after the other on a machine that is lent for minutes; from the root
 # of a copy of the repository with the carry/ that tools/carry.sh filled:
 #
-#     tools/lent.sh RESULTS PART=SECONDS…      for instance  tests=60 steps=45 ncu=25 gemm=60 ablation=600 prepare=150 campaign=300 together=80 forward=60
+#     tools/lent.sh RESULTS PART=SECONDS…      for instance  tests=60 steps=45 ncu=25 gemm=60 ablation=600 compile=150 prepare=60 campaign=300 together=80 forward=60
 #
 # Parts run in this order, whatever the order they are named in, each for so many seconds at most. What a part leaves is
-# in RESULTS/PART, with log.txt; every part writes as it goes and can be gone on with. `prepare` (for campaign) and `ablation`
+# in RESULTS/PART, with log.txt; every part writes as it goes and can be gone on with. `compile` (for campaign) and `ablation`
 # share the machine, the others have it to themselves.
 set -u
 RESULTS=$1; shift
@@ -54,8 +54,9 @@ part steps bash -c steps
 part ncu bash -c ncu_files
 part gemm bash -c gemm
 part ablation bash -c ablation &
-part prepare bash -c 'nice -n 10 tools/campaign.sh prepare carry/campaign "$RESULT" "$BUDGET"' &
+part compile bash -c 'nice -n 10 tools/campaign.sh compile carry/campaign "$RESULT" "$BUDGET"' &
 wait
+part prepare bash -c 'tools/campaign.sh prepare carry/campaign "$RESULT" "$BUDGET"'
 part campaign bash -c 'tools/campaign.sh measure carry/campaign "$RESULT" "$BUDGET"'
 part together bash -c 'tools/campaign.sh together carry/campaign "$RESULT" "$BUDGET"'
 part forward bash -c forward
