@@ -387,6 +387,15 @@ def test_an_archive_fits_the_limit_and_unpacks_to_the_same(store, tmp_path):
     assert steps[~test_side].max() <= 8
 
 
+def test_an_archive_takes_only_some_tasks_along_but_every_graph(store, tmp_path):
+    packed = store.write_archive(tmp_path / "some.tar", limit_bytes=10**9, tasks=("liveness",))
+    assert len(packed) == len(store)
+    assert len(packed.instances("liveness", "train")) == len(store.instances("liveness", "train")) > 0
+    assert len(packed.instances("reachability", "train")) == 0
+    with pytest.raises(UnknownName, match="no task"):
+        store.write_archive(tmp_path / "none.tar", limit_bytes=10**9, tasks=("no task",))
+
+
 def test_an_archive_that_would_be_too_large_has_fewer_graphs(tmp_path):
     draw = np.random.default_rng(0)
     folder = tmp_path / "random"

@@ -11,11 +11,14 @@ pytest.importorskip("torch")
 
 from apportion.cli import main
 from apportion.cli.reproducedataflow import dataflow
+from apportion.data.artifact import read_description
 from apportion.data.dataflow import LabelSettings, build
 from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
+from apportion.model import models
 from apportion.settings import load
 from apportion.train.dataflowpage import page, summaries
+from apportion.train.dataflowship import ship
 from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
 
 EXPERIMENT = """
@@ -40,6 +43,7 @@ seeds = [0, 1]
 name = "reachability"
 experiment = "small"
 goal = 0.01
+ships = true
 
 [[rows]]
 name = "reachability, summed"
@@ -84,6 +88,14 @@ def test_first_seeds_come_before_second_ones(two_sources: Path) -> None:
     assert len({one.folder_name for one in plan.runs()}) == 4
 
 
+def test_turns_come_one_after_the_other() -> None:
+    rows = (TableRow("last", "c", turn=2), TableRow("first", "a"), TableRow("second", "b", turn=1))
+    runs = TablePlan(rows, seeds=(1, 2)).runs()
+    assert [(one.row.name, one.seed) for one in runs] == [
+        ("first", 1), ("first", 2), ("second", 1), ("second", 2), ("last", 1), ("last", 2),
+    ]  # fmt: skip
+
+
 def test_a_plan_needs_rows() -> None:
     with pytest.raises(InvalidSetting, match="at least one row"):
         TablePlan(())
@@ -122,9 +134,28 @@ def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(
 
     written = page(plan, ended)
     assert "1 of 2 goals are met; missed: reachability, summed" in written
-    assert "| mean |" in written
+    assert "| reachability | reference | 3 | mean |" in written
     assert "| sum |" in written
     assert "On another source than trained on" in written
+    assert "Liveness has two rows" not in written
+
+    # All runs were tested on the same examples, and the one that ships is the best by validation.
+    assert len({one.result["test"]["examples"] for one in ended}) == 1
+    best = ship(ended, tmp_path, tmp_path / "shipped")["reachability"]
+    mine = [one.result["validation"] for one in ended if one.run.row.ships]
+    assert len(mine) == 2
+    assert best.result["validation"] == max(mine)
+    about = read_description(tmp_path / "shipped" / "dataflow-reachability").experiment
+    assert about["labels"] == "reference"
+    assert about["settings"]["seed"] == best.run.seed
+    assert about["test"] == best.result["test"]
+    loaded = models.load("programl").load(tmp_path / "shipped" / "dataflow-reachability")
+    assert loaded.hyperparameters == {"width": 6, "steps": 3}
+
+
+def test_rows_that_do_not_ship_are_no_choice(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="no finished run of a row that ships"):
+        ship([], tmp_path, tmp_path / "shipped")
 
 
 def test_a_run_that_would_have_no_time_is_left_out(two_sources: Path, tmp_path: Path) -> None:

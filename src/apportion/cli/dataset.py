@@ -124,6 +124,7 @@ def pack(
     max_nodes: int | None = None,
     train_steps: int = 30,
     test_steps: int = 200,
+    tasks: tuple[str, ...] = (),
 ) -> None:
     """Write as much of a dataset as fits into one file, to carry to another machine.
 
@@ -134,11 +135,12 @@ def pack(
         max_nodes: Larger graphs stay behind.
         train_steps: Training and validation instances of more steps stay behind.
         test_steps: Test instances of more steps stay behind.
+        tasks: Analyses whose instances are taken along; by default all.
     """
     store = DataflowStore.open(folder)
     packed = store.write_archive(
         archive, limit_bytes=int(megabytes * 1e6), max_nodes=max_nodes,
-        train_steps=train_steps, test_steps=test_steps,
+        train_steps=train_steps, test_steps=test_steps, tasks=tasks,
     )  # fmt: skip
     print(f"{archive}: {len(packed):,} of {len(store):,} graphs, {size_in_words(archive.stat().st_size)}")
 

@@ -12,6 +12,7 @@ from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
 from apportion.settings import load
 from apportion.train.dataflowpage import page, summaries
+from apportion.train.dataflowship import ship as ship_best
 from apportion.train.dataflowtable import Labels, TablePlan, finished, train_rest
 
 
@@ -24,6 +25,7 @@ def dataflow(
     out: Path = Path("docs/results/dataflow.md"),
     jobs: int = 1,
     seconds: float = 0.0,
+    ship: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Train the networks that are not trained yet, and write the page of all that are.
@@ -37,6 +39,8 @@ def dataflow(
         out: where the page goes.
         jobs: how many runs go on at once; some share a GPU well.
         seconds: training ends by then; what comes late has less time. 0 for no end.
+        ship: the folder of the package's networks (src/apportion/model/shipped); of each analysis the run
+            that did best on validation goes there.
         json: print one line of JSON per row.
     """
     plan = load(TablePlan, settings)
@@ -57,6 +61,9 @@ def dataflow(
             f"{runs} holds no finished run of {settings}. Name a dataset to train on with --store or "
             "--exact-store; `apportion dataset dataflow` makes one."
         )
+    if ship is not None:
+        for task, one in ship_best(ended, runs, ship).items():
+            note(f"{task}: {one.run.folder_name}, validation F1 {one.result['validation']:.4f}")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page(plan, ended))
     note(f"{len(ended)} of {len(plan.runs())} runs are finished. The page is {out}")

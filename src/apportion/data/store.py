@@ -287,17 +287,23 @@ class DataflowStore:
         max_nodes: int | None = None,
         train_steps: int = 30,
         test_steps: int = 200,
+        tasks: Collection[str] = (),
         seed: int = 0,
     ) -> DataflowStore:
         """Write as many graphs as fit into one file of at most `limit_bytes`, to carry to another machine.
 
         Training and validation instances of more than `train_steps` steps stay behind, and test instances of
-        more than `test_steps`. The subset is also left beside the archive as a folder, and returned.
+        more than `test_steps`, and those of other tasks than `tasks` if there is any. The subset is also left
+        beside the archive as a folder, and returned.
         """
         columns = self.columns
         test_side = columns["graph_split"][columns["instance_graph"]] == SPLITS.index("test")
         steps = columns["instance_steps"]
-        instances = np.flatnonzero(steps <= np.where(test_side, test_steps, train_steps))
+        wanted = [_number("task", task, self.tasks) for task in tasks or self.tasks]
+        kept = (steps <= np.where(test_side, test_steps, train_steps)) & np.isin(
+            columns["instance_task"], wanted
+        )
+        instances = np.flatnonzero(kept)
         limit = int(self.graph_nodes.max(initial=0)) if max_nodes is None else max_nodes
         order = np.random.default_rng(seed).permutation(np.flatnonzero(self.graph_nodes <= limit))
         cost = np.cumsum(self.graph_nodes[order])

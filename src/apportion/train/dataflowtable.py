@@ -37,8 +37,10 @@ class TableRow:
     "Corpora that are learnt from; the others are then tested on apart."
     seeds: tuple[int, ...] = ()
     "Instead of the plan's."
-    late: bool = False
-    "Runs after all others: a comparison that may be left out when time ends."
+    turn: int = 0
+    "Runs begin after those of lower turns: the longest have the lowest, what time may leave out the highest."
+    ships: bool = False
+    "Whether the package may have one of its networks."
     set: tuple[str, ...] = ()
 
     @property
@@ -59,13 +61,13 @@ class TablePlan:
             raise InvalidSetting("A table needs at least one row and one seed")
 
     def runs(self) -> list[PlannedRun]:
-        """Every run: first seeds of all rows, then second ones, so that time that ends early costs seeds."""
+        """Every run, turn by turn; in a turn all first seeds, then second ones: lack of time costs seeds."""
         planned = [
             PlannedRun(row, seed, place)
             for row in self.rows
             for place, seed in enumerate(row.seeds or self.seeds)
         ]
-        return sorted(planned, key=lambda one: (one.row.late, one.place))
+        return sorted(planned, key=lambda one: (one.row.turn, one.place))
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,7 @@ def run(
         return dict(json.loads(read_bytes(folder / RESULT)))
     started = time.monotonic()
     store.verify()
-    examples = partial(
-        examples_of, store, experiment.task, nodes_limit=experiment.nodes_limit, seed=experiment.seed
-    )
+    examples = partial(examples_of, store, experiment.task, nodes_limit=experiment.nodes_limit)
     learnt = experiment.training_sources or store.source_names
     # A step costs its nodes, and a graph of ten thousand teaches one root like a graph of a hundred.
     smaller = min(experiment.training_nodes_limit or experiment.nodes_limit, experiment.nodes_limit)
@@ -65,8 +63,10 @@ def run(
         steps_limit=experiment.steps_limit,
         nodes_limit=smaller,
         most=experiment.training_examples,
+        seed=experiment.seed,
         sources=learnt,
     )
+    # What is validated and tested with is drawn without the seed: the same for every run.
     validation = examples(
         "val", steps_limit=experiment.steps_limit, most=experiment.validation_examples, sources=learnt
     )

@@ -1,0 +1,88 @@
+#!/bin/bash
+# The networks of docs/results/dataflow.md on a machine with a GPU that is lent for minutes:
+#
+#     tools/lent-dataflow.sh pack STORE EXACT          here: fill carry/dataflow/ from the two datasets
+#     tools/lent-dataflow.sh train RESULTS SECONDS     there, from the root of a copy of the repository
+#
+# STORE and EXACT are what `apportion dataset dataflow` made of the same corpus with --mode reference and --mode exact;
+# carry/site.tar.xz must be there (tools/carry.sh). `train` ends by itself within SECONDS (480 for all of
+# experiments/reproduce-dataflow.toml), whatever is finished by then; FORWARD of them (default 45, 0 for none) are for
+# benchmarks/forward.py at the end. RESULTS/runs.tar.gz is made anew every 15 s: finished runs whole, others with
+# their checkpoints. Unpacked as runs/dataflow it is what `apportion reproduce dataflow` reads, or goes on with.
+set -u
+CARRY=$PWD/carry/dataflow MAIN='from apportion.cli import main; main()'
+
+pack() { # STORE EXACT: the two datasets have the same graphs; of the second only what differs is kept
+    set -e
+    local work; work=$(mktemp -d); mkdir -p "$CARRY" "$work/one" "$work/other" "$work/site"
+    .venv/bin/apportion dataset pack "$1" "$work/one.tar" --megabytes 1000
+    .venv/bin/apportion dataset pack "$2" "$work/other.tar" --megabytes 1000 --tasks liveness
+    tar xf "$work/one.tar" -C "$work/one"; tar xf "$work/other.tar" -C "$work/other"
+    cp "$work/one.tar" "$CARRY/reference.tar"
+    (cd "$work/other" && find . -type f | sed 's|^\./||' | while read -r file; do
+        cmp -s "$file" "$work/one/$file" || echo "$file"; done) > "$work/differ"
+    if grep -E '/(edge|node)_' "$work/differ"; then echo "The two datasets have other graphs" >&2; exit 1; fi
+    tar cf "$CARRY/exact.tar" -C "$work/other" -T "$work/differ"
+    tar xJf carry/site.tar.xz -C "$work/site"
+    (cd "$work/site" && rm -rf polars* _polars* pyopencl* pytools* siphash24* platformdirs*)
+    tar c -C "$work/site" . | xz -6 > "$CARRY/site.tar.xz"
+    rm -rf "$work"
+    ls -l "$CARRY"
+}
+
+keep() { # finished runs without the checkpoints that they need no more
+    (cd "$WORK/runs" && {
+        find . -type f ! -name 'checkpoint*' ! -name '*.part'
+        for run in */; do [ -e "$run/evaluation.json" ] || find "./$run" -name 'checkpoint*' ! -name '*.part'; done
+    } | tar cz --ignore-failed-read -T - -f "$RESULTS/runs.part" 2> /dev/null)
+    mv "$RESULTS/runs.part" "$RESULTS/runs.tar.gz"
+}
+
+share() { # the GPU among processes, through NVIDIA's daemon where it works; without it they take turns
+    command -v nvidia-cuda-mps-control > /dev/null || return 0
+    export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mps-log; mkdir -p /tmp/mps /tmp/mps-log
+    nvidia-cuda-mps-control -d
+    timeout 40 python3 -c 'import torch; torch.ones(9, device="cuda").sum().item()' && echo "sharing the GPU" && return
+    echo quit | nvidia-cuda-mps-control
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+
+unshare_gpu() {
+    [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] || return 0
+    echo quit | timeout 10 nvidia-cuda-mps-control
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+
+train() { # RESULTS SECONDS
+    local end=$((SECONDS + $2)) forward=${FORWARD:-45} turn=0 training unpacking
+    WORK=/tmp/apportion-dataflow; mkdir -p "$1" $WORK/runs $WORK/site $WORK/exact-files; RESULTS=$(readlink -f "$1")
+    exec > >(tee -a "$RESULTS/log.txt") 2>&1
+    tar xJf "$CARRY/site.tar.xz" -C $WORK/site
+    export PYTHONPATH=$PWD/src:$WORK/site PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+    tar xf "$CARRY/reference.tar" -C $WORK/exact-files && tar xf "$CARRY/exact.tar" -C $WORK/exact-files
+    tar cf $WORK/exact.tar -C $WORK/exact-files $(tar tf "$CARRY/reference.tar")
+    python3 -c "$MAIN" dataset unpack "$CARRY/reference.tar" $WORK/store & unpacking=$!
+    python3 -c "$MAIN" dataset unpack $WORK/exact.tar $WORK/exact
+    wait $unpacking
+    share
+    # A session of its own, so that it can be ended with the processes it started.
+    setsid python3 -c "$MAIN" reproduce dataflow --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs --out $WORK/runs/dataflow.md \
+        --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-10}" \
+        --seconds $((end - SECONDS - forward - 25)) &
+    training=$!
+    while kill -0 $training 2> /dev/null && [ $SECONDS -lt $((end - forward - 2)) ]; do
+        sleep 1
+        [ $((turn = (turn + 1) % 15)) = 0 ] && keep
+    done
+    kill -- -$training 2> /dev/null
+    wait $training; echo "[$SECONDS s] training ended with $?"
+    keep
+    unshare_gpu
+    [ "$forward" = 0 ] || timeout -k 3 $((end - SECONDS)) python3 benchmarks/forward.py --out "$RESULTS/forward.json"
+    echo "[$SECONDS s] done"
+}
+
+case ${1:-} in
+pack | train) "$@" ;;
+*) echo "pack or train, not '${1:-}'" >&2; exit 2 ;;
+esac
