@@ -227,6 +227,19 @@ def test_the_raw_page_of_nsight_compute_has_a_line_of_units(tmp_path):
     assert found["saxpy", 0, "warp_blocks"] == 10
 
 
+def test_real_pages_of_nsight_compute_agree_about_the_same_kernels():
+    """Both were written by ncu, of two runs of one program: what the kernels are is the same in both."""
+    (_, details), (_, raw) = (imported(FILES / f"ncu-{page}.csv", system="h200") for page in ("details", "raw"))
+    kernels = {kernel for kernel, _, _ in details}
+    assert len(kernels) == 2
+    assert kernels == {kernel for kernel, _, _ in raw}
+    product = next(kernel for kernel in kernels if kernel.endswith("execute_kernel__5x_cublas"))
+    assert details[product, 0, "seconds"] == pytest.approx(14_304e-9)
+    assert raw[product, 0, "seconds"] == pytest.approx(details[product, 0, "seconds"], rel=0.2)
+    assert details[product, 0, "Elapsed Cycles"] == 20_807
+    assert raw[product, 0, "warp_blocks"] == 8 * 8 * 4
+
+
 def test_nsight_compute_that_profiled_nothing_says_so(tmp_path):
     # What ncu 2025.3 leaves behind when the program ends before its first kernel.
     text = "==PROF== Trying to shutdown target application\n==WARNING== No kernels were profiled.\n"
