@@ -229,7 +229,9 @@ def test_the_raw_page_of_nsight_compute_has_a_line_of_units(tmp_path):
 
 def test_real_pages_of_nsight_compute_agree_about_the_same_kernels():
     """Both were written by ncu, of two runs of one program: what the kernels are is the same in both."""
-    (_, details), (_, raw) = (imported(FILES / f"ncu-{page}.csv", system="h200") for page in ("details", "raw"))
+    (_, details), (_, raw) = (
+        imported(FILES / f"ncu-{page}.csv", system="h200") for page in ("details", "raw")
+    )
     kernels = {kernel for kernel, _, _ in details}
     assert len(kernels) == 2
     assert kernels == {kernel for kernel, _, _ in raw}
