@@ -61,19 +61,19 @@ def collection_table(scores: Sequence[CollectionScore], *, aims: bool = True) ->
 
 def steps_table(report: Mapping[str, Any]) -> str:
     """What `benchmarks.ranking` measured: all nodes for each configuration, against what they reach alone."""
-    kinds = {"step": "a step", "score": "scores"}
-    if all("once_step_recorded_us" in row for row in report["rows"]):
-        kinds = {"step": "a step", "step_recorded": "a step recorded", "score": "scores"}
-    head = ["network, nodes, configurations"]
-    for said in kinds.values():
-        head += [f"plain, {said}", "once", "faster"]
-    head += ["memory, plain", "once", "scores apart"]
+    recorded = all("once_step_recorded_us" in row for row in report["rows"])
+    head = ["network, nodes, configurations", "a step, plain", "once", "faster"]
+    if recorded:
+        head += ["plain, recorded", "once, recorded", "faster than recorded", "faster than plain"]
+    head += ["scores, plain", "once", "faster", "memory, plain", "once", "scores apart"]
     rows = []
     for row in report["rows"]:
         line = [f"{row['model']}, {row['nodes']:,}, {row['configurations']}"]
-        for kind in kinds:
+        for kind in ("step", *(["step_recorded"] if recorded else []), "score"):
             plain, once = row[f"plain_{kind}_us"], row[f"once_{kind}_us"]
             line += [f"{plain:,.1f} µs", f"{once:,.1f} µs", f"{plain / once:.1f} ×"]
+            if kind == "step_recorded":
+                line.append(f"{row['plain_step_us'] / once:.1f} ×")
         line += [f"{row[f'{way}_step_bytes'] / 1e6:,.0f} MB" for way in ("plain", "once")]
         rows.append([*line, f"{row['scores_apart']:.1e}"])
     said = f"{report['device']}, torch {report['torch']}; times are of one configuration of one graph."
