@@ -239,7 +239,7 @@ class _Making:
     def __init__(self, processes: int) -> None:
         self._failed: list[ApportionError] = []
         work = partial(keep_instances, ARRAYS, SUITE_SIZES)
-        self._outcomes = LocalRunner(processes).map(work, list(PROBLEMS.values()))
+        self._outcomes = LocalRunner(processes).map(work, list(PROBLEMS))
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:

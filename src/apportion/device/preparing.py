@@ -47,9 +47,13 @@ def prepare(
     Args:
         workloads: taken one by one, so that later ones may still be in the making.
         until: when to begin no more, by `time.monotonic`.
+
+    Raises:
+        Exception: what a worker could not begin with, or what making workloads raised.
     """
     waiting = iter(workloads)
     turn = threading.Lock()
+    raised: list[BaseException] = []
 
     def following() -> Workload | None:
         with turn:
@@ -65,11 +69,19 @@ def prepare(
                     return
                 report(_tried(workload, campaign, worker, names, compiled))
 
-    threads = [threading.Thread(target=work, name=f"prepare-{number}") for number in range(processes)]
+    def watched() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=watched, name=f"prepare-{number}") for number in range(processes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if raised:
+        raise raised[0]
 
 
 def _tried(

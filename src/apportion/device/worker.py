@@ -152,12 +152,13 @@ class Worker:
         self.close()
 
     def _start(self) -> None:
+        environment = worker_environment(self.options)  # it can fail, and then nothing is to be closed
         ours, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "apportion.device.serve", str(theirs.fileno())],
-                env=worker_environment(self.options), pass_fds=[theirs.fileno()],
+                env=environment, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
                 start_new_session=True,  # an interrupt from the keyboard is ours to handle
             )  # fmt: skip

@@ -14,6 +14,7 @@ from apportion.device.base import LocalMemory
 from apportion.device.workload import Case, Workload, from_json
 from apportion.program.bounds import NDRange
 from apportion.settings import replace_file
+from apportion.suite import PROBLEMS
 from apportion.suite.base import Instance, Problem, Stage
 
 SUITE = "apportion"
@@ -55,10 +56,10 @@ def kept_instance(problem: Problem, size: int, folder: Path) -> list[tuple[str, 
     ]
 
 
-def keep_instances(folder: Path, sizes: Sequence[int], problem: Problem) -> None:
-    """Have instances of these sizes in a folder."""
+def keep_instances(folder: Path, sizes: Sequence[int], problem: str) -> None:
+    """Have instances of these sizes in a folder; a problem goes by its name, which can travel to a worker."""
     for size in sizes:
-        kept_instance(problem, size, folder)
+        kept_instance(PROBLEMS[problem], size, folder)
 
 
 def workloads_of(problem: Problem, cases: Iterable[tuple[str, Case]]) -> list[Workload]:
