@@ -5,10 +5,10 @@
 #     tools/lent-dataflow.sh train RESULTS SECONDS     there, from the root of a copy of the repository
 #
 # STORE and EXACT are what `apportion dataset dataflow` made of the same corpus with --mode reference and --mode exact;
-# carry/site.tar.xz must be there (tools/carry.sh). `train` ends by itself within SECONDS (480 for all of
-# experiments/reproduce-dataflow.toml), whatever is finished by then; FORWARD of them (default 45, 0 for none) are for
-# benchmarks/forward.py at the end. RESULTS/runs.tar.gz is made anew every 15 s: finished runs whole, others with
-# their checkpoints. Unpacked as runs/dataflow it is what `apportion reproduce dataflow` reads, or goes on with.
+# carry/ must have what tools/carry.sh puts there. `train` ends by itself within SECONDS (480 for all of
+# experiments/reproduce-dataflow.toml), whatever is finished by then; FORWARD of them (default 50, 0 for none) are for
+# benchmarks/forward.py at the end. RESULTS/runs.tar.gz has the finished runs, unfinished.tar.gz the others with their
+# checkpoints, both made anew every 15 s. Unpacked as runs/dataflow they are what `apportion reproduce dataflow` reads.
 set -u
 CARRY=$PWD/carry/dataflow MAIN='from apportion.cli import main; main()'
 
@@ -26,16 +26,22 @@ pack() { # STORE EXACT: the two datasets have the same graphs; of the second onl
     tar xJf carry/site.tar.xz -C "$work/site"
     (cd "$work/site" && rm -rf polars* _polars* pyopencl* pytools* siphash24* platformdirs*)
     tar c -C "$work/site" . | xz -6 > "$CARRY/site.tar.xz"
+    cp carry/campaign/_native*.so "$CARRY"
     rm -rf "$work"
     ls -l "$CARRY"
 }
 
-keep() { # finished runs without the checkpoints that they need no more
-    (cd "$WORK/runs" && {
-        find . -type f ! -name 'checkpoint*' ! -name '*.part'
-        for run in */; do [ -e "$run/evaluation.json" ] || find "./$run" -name 'checkpoint*' ! -name '*.part'; done
-    } | tar cz --ignore-failed-read -T - -f "$RESULTS/runs.part" 2> /dev/null)
-    mv "$RESULTS/runs.part" "$RESULTS/runs.tar.gz"
+keep() { # finished runs, and apart from them how far the others are
+    (cd "$WORK/runs" && for run in */; do
+        [ -d "$run" ] || continue
+        kind=unfinished; [ -e "$run/evaluation.json" ] && kind=runs
+        find "./$run" -type f ! -name '*.part' >> $WORK/$kind.txt
+    done
+    sed -i '/checkpoint/d' $WORK/runs.txt; [ ! -e dataflow.md ] || echo ./dataflow.md >> $WORK/runs.txt
+    for kind in runs unfinished; do
+        tar cz --ignore-failed-read -T $WORK/$kind.txt -f "$RESULTS/$kind.part" && mv "$RESULTS/$kind.part" "$RESULTS/$kind.tar.gz"
+        : > $WORK/$kind.txt
+    done) 2> /dev/null
 }
 
 share() { # the GPU among processes, through NVIDIA's daemon where it works; without it they take turns
@@ -54,10 +60,12 @@ unshare_gpu() {
 }
 
 train() { # RESULTS SECONDS
-    local end=$((SECONDS + $2)) forward=${FORWARD:-45} turn=0 training unpacking
+    local end=$((SECONDS + $2)) forward=${FORWARD:-50} turn=0 last attempt training unpacking
     WORK=/tmp/apportion-dataflow; mkdir -p "$1" $WORK/runs $WORK/site $WORK/exact-files; RESULTS=$(readlink -f "$1")
     exec > >(tee -a "$RESULTS/log.txt") 2>&1
+    : > $WORK/runs.txt; : > $WORK/unfinished.txt
     tar xJf "$CARRY/site.tar.xz" -C $WORK/site
+    cp -n "$CARRY"/_native*.so src/apportion/
     export PYTHONPATH=$PWD/src:$WORK/site PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
     tar xf "$CARRY/reference.tar" -C $WORK/exact-files && tar xf "$CARRY/exact.tar" -C $WORK/exact-files
     tar cf $WORK/exact.tar -C $WORK/exact-files $(tar tf "$CARRY/reference.tar")
@@ -65,20 +73,24 @@ train() { # RESULTS SECONDS
     python3 -c "$MAIN" dataset unpack $WORK/exact.tar $WORK/exact
     wait $unpacking
     share
-    # A session of its own, so that it can be ended with the processes it started.
-    setsid python3 -c "$MAIN" reproduce dataflow --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs --out $WORK/runs/dataflow.md \
-        --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-10}" \
-        --seconds $((end - SECONDS - forward - 25)) &
-    training=$!
-    while kill -0 $training 2> /dev/null && [ $SECONDS -lt $((end - forward - 2)) ]; do
-        sleep 1
-        [ $((turn = (turn + 1) % 15)) = 0 ] && keep
+    for attempt in 1 2; do # a second time for what failed; what is finished is not done again
+        last=$((end - forward - 2))
+        [ $((last - SECONDS)) -gt 45 ] || break
+        # A session of its own, so that it can be ended with the processes it started.
+        setsid python3 -c "$MAIN" reproduce dataflow --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs \
+            --out $WORK/runs/dataflow.md --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-10}" \
+            --seconds $((last - SECONDS - 23)) &
+        training=$!
+        while kill -0 $training 2> /dev/null && [ $SECONDS -lt $last ]; do
+            sleep 1
+            [ $((turn = (turn + 1) % 15)) = 0 ] && keep
+        done
+        kill -- -$training 2> /dev/null
+        wait $training; echo "[$SECONDS s] training ended with $?"
     done
-    kill -- -$training 2> /dev/null
-    wait $training; echo "[$SECONDS s] training ended with $?"
     keep
     unshare_gpu
-    [ "$forward" = 0 ] || timeout -k 3 $((end - SECONDS)) python3 benchmarks/forward.py --out "$RESULTS/forward.json"
+    [ "$forward" = 0 ] || timeout -k 3 $((end - SECONDS)) python3 benchmarks/forward.py --seconds 0.5 --out "$RESULTS/forward.json"
     echo "[$SECONDS s] done"
 }
 

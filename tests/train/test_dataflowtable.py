@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
 from apportion.model import models
 from apportion.settings import load
+from apportion.train import dataflowtable
 from apportion.train.dataflowpage import page, summaries
 from apportion.train.dataflowship import ship
 from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
@@ -168,6 +170,30 @@ def test_a_run_that_would_have_no_time_is_left_out(two_sources: Path, tmp_path: 
     assert said
     assert all("the time is up" in line for line in said)
     assert finished(plan, tmp_path) == []
+
+
+def test_a_process_that_lost_the_gpu_takes_no_further_run(
+    two_sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*arguments: object, **settings: object) -> None:
+        raise RuntimeError(problem)
+
+    def leave(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(dataflowtable, "run", lost)
+    monkeypatch.setattr("os._exit", leave)
+    plan = load(TablePlan, two_sources / "plan.toml")
+    work = partial(
+        dataflowtable._train, plan.runs()[0], folder=tmp_path, experiments=two_sources,
+        stores={"reference": two_sources / "store"}, end=float("inf"),
+    )  # fmt: skip
+    problem = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(SystemExit):
+        work()
+    problem = "something else"
+    with pytest.raises(RuntimeError, match="something else"):
+        work()
 
 
 def test_without_a_dataset_and_without_runs_the_command_says_what_to_do(

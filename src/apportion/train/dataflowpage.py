@@ -105,7 +105,10 @@ def _made(ended: Sequence[FinishedRun]) -> list[str]:
     device = sorted({str(one.result["hardware"]) for one in ended})
     dates = sorted({str(one.result["date"]) for one in ended})
     named = ", ".join(f"`{value}` with {labels} labels" for labels, value in sorted(prints.items()))
-    largest = sorted({int(one.settings["settings"]["training_nodes_limit"]) for one in ended})
+    largest, tested = (
+        sorted({int(one.settings["settings"][name]) for one in ended})
+        for name in ("training_nodes_limit", "nodes_limit")
+    )
     return [
         f"Trained on {', '.join(device)}, {' and '.join(dates)}, by",
         "",
@@ -116,9 +119,9 @@ def _made(ended: Sequence[FinishedRun]) -> list[str]:
         f"on [the corpus](dataflow-corpus.md) (fingerprints {named}),",
         "split 3:1:1 by file with identical graphs kept once, so that no graph stands on both sides. Hidden",
         f"34; trained on instances of at most 30 steps in graphs of at most {_limits(largest)} nodes, tested",
-        "on graphs of up to 40,000. All runs of a task are tested on the same instances; scores are pooled",
-        "over all their nodes. Brackets: with several seeds the 95 % interval of their mean (Student's t),",
-        "with one the 95 % interval over test graphs.",
+        f"on graphs of up to {_limits(tested)}. All runs of a task are tested on the same instances;",
+        "scores are pooled over all their nodes. Brackets: with several seeds the 95 % interval of their",
+        "mean (Student's t), with one the 95 % interval over test graphs.",
         "",
         "*Labels*: `reference` are those of the published dataset (DDF), with its count of steps; `exact`",
         "are the textbook's, with true depth. *Messages*: what a node takes of its n messages. The thesis",

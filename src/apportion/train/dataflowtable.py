@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -169,7 +171,14 @@ def _train(
     else:
         experiment = one.experiment(experiments, stores, left)
     said = _Lines(f"{one.folder_name} ")
-    result = run(experiment, place, resume=True, progress=said)
+    try:
+        result = run(experiment, place, resume=True, progress=said)
+    except RuntimeError as error:
+        if "CUDA error" in str(error):
+            # A process can do nothing more on a GPU after that, and would fail all runs that wait.
+            traceback.print_exc()
+            os._exit(1)
+        raise
     f1 = result["test"]["f1"]["value"] if result["test"] else float("nan")
     return f"F1 {f1:.4f} after {result['updates']:,} updates and {result['seconds']:.0f} s"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 
 
@@ -18,8 +20,20 @@ def hardware(device: str) -> str:
         for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
             if name := _field(information, "Model"):
                 return name
-        return "a CUDA device"
+        return _said_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "a CUDA device"
     return f"{processor()}, {os.cpu_count()} cores"
+
+
+def _said_by(command: str, *arguments: str) -> str:
+    """The first line that a command prints; empty when there is no such command, or it fails."""
+    found = shutil.which(command)
+    if found is None:
+        return ""
+    try:
+        said = subprocess.run([found, *arguments], capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.partition("\n")[0].strip()
 
 
 def _field(path: Path, name: str) -> str:
