@@ -149,6 +149,12 @@ def test_workers_are_reused(work):
     assert os.getpid() not in pids
 
 
+def test_fresh_workers_do_one_item_each_and_none_is_left(work):
+    pids = values(LocalRunner(workers=2, fresh=True).map(work("pid"), range(5))).values()
+    assert len(set(pids)) == 5
+    assert not any(_runs(pid) for pid in pids)
+
+
 def test_no_more_workers_are_started_than_there_are_items(work):
     pids = values(LocalRunner(workers=8).map(work("pid"), [0])).values()
     assert len(pids) == 1

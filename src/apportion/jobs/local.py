@@ -67,6 +67,9 @@ class LocalRunner(Runner):
     memory_bytes: int | None = None
     "Address space that a worker may take beyond what it holds once the function is loaded; None: no limit."
 
+    fresh: bool = False
+    "Each item has a process of its own: for work that leaves a trace there, as a library's cache."
+
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise InvalidSetting(f"workers must be at least 1, not {self.workers}")
@@ -89,7 +92,7 @@ class LocalRunner(Runner):
         workers = self.workers or len(os.sched_getaffinity(0))
         supply = _Supply(items)
         pending: deque[tuple[int, bytes]] = deque()
-        crew = _Crew(program, self.memory_bytes)
+        crew = _Crew(program, self.memory_bytes, fresh=self.fresh)
         atexit.register(crew.kill)  # an iterator that nobody closed before the interpreter left
         try:
             while True:
@@ -176,21 +179,30 @@ class _Worker:
         """Whether the process has ended; it is not reaped, so that its group's number stays its own."""
         pid = self.process.pid
         assert pid is not None
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        try:
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # reaped all the same: starting another process does that
+            return True
+
+    def end(self) -> None:
+        """Have the process end, with all that it started, and do not wait for that."""
+        pid = self.process.pid
+        if pid is None:
+            return
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has no group of its own yet, or is gone
+            self.process.kill()
+        self.connection.close()
 
     def kill(self) -> int | None:
         """End the process and all that it started; its exit status, negative for a signal.
 
         Interrupted, it can be called again; a worker that was never started has no status.
         """
-        pid = self.process.pid
-        if pid is None:
+        if self.process.pid is None:
             return None
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:  # it has no group of its own yet, or is gone
-            self.process.kill()
-        self.connection.close()
+        self.end()
         self.process.join()
         return self.process.exitcode
 
@@ -198,10 +210,11 @@ class _Worker:
 class _Crew:
     """The workers of one map."""
 
-    def __init__(self, program: bytes, memory_bytes: int | None) -> None:
-        self._program, self._memory_bytes = program, memory_bytes
+    def __init__(self, program: bytes, memory_bytes: int | None, *, fresh: bool = False) -> None:
+        self._program, self._memory_bytes, self._fresh = program, memory_bytes, fresh
         self._lost_starts = 0
         self.members: list[_Worker] = []
+        self._leaving: list[_Worker] = []
         self.broken: JobError | None = None
         "Why there is no sense in hiring; raised once those that are busy have answered."
 
@@ -248,6 +261,16 @@ class _Crew:
     def kill(self) -> None:
         while self.members:
             self._fire(self.members[-1])
+        while self._leaving:
+            self._leaving[-1].process.join()
+            self._leaving.pop()
+
+    def _retire(self, worker: _Worker) -> None:
+        """End a worker that has done its item. One that used a GPU takes a while to go: nobody waits."""
+        worker.end()
+        self._leaving.append(worker)
+        self.members.remove(worker)
+        self._leaving = [other for other in self._leaving if other.process.exitcode is None]
 
     def _fire(self, worker: _Worker) -> int | None:
         status = worker.kill()
@@ -268,9 +291,11 @@ class _Crew:
             return None
         item_index, worker.item_index = worker.item_index, None
         seconds = worker.seconds()
+        if self._fresh:
+            self._retire(worker)
         try:
             outcome: Outcome[Any] = pickle.loads(message)
-            if isinstance(outcome.error, LimitExceeded):
+            if isinstance(outcome.error, LimitExceeded) and not self._fresh:
                 self._fire(worker)  # what is left of its address space is in pieces
             return outcome if outcome.value is None else replace(outcome, value=pickle.loads(outcome.value))
         except Exception as error:  # a class that can be pickled but not restored
