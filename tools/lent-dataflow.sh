@@ -49,7 +49,7 @@ share() { # the GPU among processes, through NVIDIA's daemon where it works; wit
     export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mps-log; mkdir -p /tmp/mps /tmp/mps-log
     nvidia-cuda-mps-control -d
     timeout 40 python3 -c 'import torch; torch.ones(9, device="cuda").sum().item()' && echo "sharing the GPU" && return
-    echo quit | nvidia-cuda-mps-control
+    echo quit | timeout 10 nvidia-cuda-mps-control
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 }
 
