@@ -78,7 +78,7 @@ train() { # RESULTS SECONDS
         [ $((last - SECONDS)) -gt 45 ] || break
         # A session of its own, so that it can be ended with the processes it started.
         setsid python3 -c "$MAIN" reproduce dataflow --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs \
-            --out $WORK/runs/dataflow.md --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-10}" \
+            --out $WORK/runs/dataflow.md --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-12}" \
             --seconds $((last - SECONDS - 23)) &
         training=$!
         while kill -0 $training 2> /dev/null && [ $SECONDS -lt $last ]; do

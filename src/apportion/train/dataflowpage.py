@@ -113,7 +113,7 @@ def _made(ended: Sequence[FinishedRun]) -> list[str]:
         f"Trained on {', '.join(device)}, {' and '.join(dates)}, by",
         "",
         "```console",
-        "$ apportion reproduce dataflow --store STORE --exact-store EXACT --jobs 10 --seconds 410",
+        "$ apportion reproduce dataflow --store STORE --exact-store EXACT --jobs 12 --seconds 390",
         "```",
         "",
         f"on [the corpus](dataflow-corpus.md) (fingerprints {named}),",
