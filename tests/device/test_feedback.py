@@ -65,6 +65,20 @@ def test_a_device_known_only_from_shared_launches_is_tried_alone_when_it_may_be_
     assert choose(seen, BOTH, EVEN, 1000).split.shares == pytest.approx({"cpu": 0.25, "gpu": 0.75})
 
 
+def test_a_device_that_others_got_in_the_way_of_is_tried_alone_once_sharing_disappointed() -> None:
+    # What canny_thin does on 16 processors and an H200, which needs 3.9 ms alone: sharing needs twice the longer part.
+    forecast = Forecast({"cpu": CostModel(0.0, 5.0), "gpu": CostModel(0.3, 7.0)}, 2.5, "speeds")
+    cpu = _alone("cpu", 5.8)
+    disappointed = Observations([cpu, _shared(0.5, 5.8, 4.2, 0.2)])
+    assert choose(disappointed, BOTH, forecast, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    # A small part that took long was hardly disturbed: it is as slow as it seems.
+    probed = Observations([cpu, _shared(0.95, 5.6, 1.0, 0.2)])
+    assert choose(probed, BOTH, forecast, 1000).split.shares["cpu"] > 0.6
+    # Where sharing won, it goes on.
+    won = Observations([cpu, _shared(0.5, 3.0, 2.9, 0.1)])
+    assert 0.3 < choose(won, BOTH, forecast, 1000).split.shares["cpu"] < 0.7
+
+
 def test_sharing_is_tried_once_when_the_forecast_against_it_may_be_wrong() -> None:
     against = Forecast({"cpu": CostModel(0.0, 8.0), "gpu": CostModel(0.0, 1.0)}, 4.0, "a model")
     choice = choose(Observations([_alone("gpu", 1.0)]), BOTH, against, 1000)
@@ -150,3 +164,16 @@ def test_a_part_has_at_least_one_work_group() -> None:
 def test_a_spread_is_a_factor() -> None:
     with pytest.raises(InvalidSetting, match=r"A forecast's spread is a factor of at least 1, not 0.5"):
         Forecast(EVEN.models, 0.5, "a guess")
+
+
+def test_a_choice_stands_until_a_launch_takes_longer_than_it_promised() -> None:
+    seen = Observations([_alone("gpu", 1.0), _shared(0.1, 3.0, 0.9)])
+    choice = choose(seen, BOTH, EVEN, 1000)
+    assert choice.seconds == pytest.approx(1.0)
+    assert choice.stands(1.1)
+    assert not choice.stands(1.2)
+    seen.decided = choice
+    seen.add(_alone("gpu", 1.2))
+    assert seen.decided is None
+    # What is launched to see what it takes promised nothing.
+    assert not choose(Observations([_alone("gpu", 1.0)]), BOTH, EVEN, 1000).stands(0.1)

@@ -120,6 +120,19 @@ def test_feedback_settles_on_rates_it_has_seen(worker: Worker) -> None:
     assert y.tolist() == [5.0] * N
 
 
+def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(worker: Worker) -> None:
+    x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
+        case = kernel.bind(x, y, 1.0, N, global_size=N).case
+        for _ in range(2):
+            kernel(x, y, 1.0, N, global_size=N)
+        decided = case.seen.decided
+        assert decided is not None
+        assert kernel(x, y, 1.0, N, global_size=N).reason == decided.reason
+        kernel(x, y, 1.0, N, global_size=N, policy="cpu")
+        assert case.seen.decided is None
+
+
 def test_a_predictor_is_asked_once_and_knows_the_launch(worker: Worker) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     asked: list[Enquiry] = []

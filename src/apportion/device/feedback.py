@@ -42,6 +42,14 @@ _CLEARLY = 0.8
 "What hope must promise once the first chance to try it is over."
 _UNDISTURBED = 0.6
 "A device alone may need as little as this of what its part of a shared launch suggests."
+_HARDLY_DISTURBED = 0.9
+"The same where its part was small: what it was probed with says nearly what it takes."
+_AS_EXPECTED = 1.15
+"What a launch may take, over what it was chosen for, without making anybody think again."
+_WON = 0.9
+"What sharing must have needed of the best device alone so that it counts as won."
+_PART = 0.2
+"From this share on a part is not small."
 _PRIOR_WEIGHT = 0.25
 "Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
 _FADES = 0.7
@@ -72,7 +80,12 @@ class Choice:
 
     split: Split
     seconds: float | None
+    "None where it is launched to see what it takes."
     reason: str
+
+    def stands(self, seconds: float) -> bool:
+        """Whether there is nothing to choose anew after a launch under it that took so long."""
+        return self.seconds is not None and seconds < _AS_EXPECTED * self.seconds
 
 
 @dataclass
@@ -80,9 +93,12 @@ class Observations:
     """What earlier launches of one kernel at one size took, oldest first."""
 
     launches: list[Seen] = field(default_factory=list)
+    decided: Choice | None = None
+    "The split of the next launch, where it was chosen already; a launch that is noted makes it void."
 
     def add(self, launch: Seen) -> None:
         """Note a launch; what was seen cold counts only until something warm was."""
+        self.decided = None
         if not launch.cold:
             self.launches = [
                 seen for seen in self.launches if not (seen.cold and seen.shares == launch.shares)
@@ -162,6 +178,11 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     elif single not in known and shared[1] < alone[single] and shared[1] > _UNDISTURBED * alone[single]:
         return Choice(_everything(single, names), None, f"{single} is tried alone, where nobody disturbs it")
     best = seen.best_seen()
+    if merging and best is not None and known and best[1] > _WON * min(known.values()):
+        untried = _undisturbed(seen, models, known)
+        hope = min(untried, key=lambda name: untried[name], default="")
+        if hope and untried[hope] < _WORTH * best[1]:
+            return Choice(_everything(hope, names), None, f"{hope} is tried alone, where nobody disturbs it")
     enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
     split, seconds = (
         shared if shared[1] < enough * alone[single] else (_everything(single, names), alone[single])
@@ -169,6 +190,18 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     if best is not None and best[1] * _WORTH < seconds:
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
     return Choice(_known_cut(split, seen), seconds, f"earlier launches foretell {seconds * 1e3:.3g} ms")
+
+
+def _undisturbed(
+    seen: Observations, models: Mapping[str, CostModel], known: Mapping[str, float]
+) -> dict[str, float]:
+    """What devices that never did everything may take for it, once nobody gets in their way."""
+    found = {}
+    for name, model in models.items():
+        if name not in known:
+            part = max((launch.shares.get(name, 0.0) for launch in seen.launches), default=0.0)
+            found[name] = model.seconds(1.0) * (_UNDISTURBED if part >= _PART else _HARDLY_DISTURBED)
+    return found
 
 
 def _probe(

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from apportion.device.base import DeviceInfo
 from apportion.device.binding import Binding
-from apportion.device.feedback import Observations, Seen
+from apportion.device.feedback import Choice, Observations, Seen
 from apportion.device.forecast import Enquiry, Forecast, Predictor
 from apportion.device.plan import ArrayPlace, Build, Chunks, Outcome, Plan, ValuePlace
 from apportion.device.split import Part, Split
@@ -59,6 +59,8 @@ class Case:
     seen: Observations = field(default_factory=Observations)
     forecast: Forecast | None = None
     "What was expected before anything ran, once somebody asked."
+    foretold: Choice | None = None
+    "What follows from that."
     covered: frozenset[str] = frozenset()
     "Arguments whose slices are written without a gap."
     probed: bool = False
