@@ -116,8 +116,8 @@ def page(
     lines += [
         "",
         "Wanted: 0.85 at the first launch, 0.95 at the third, never more than 1.05 over the best device "
-        "alone, and at most 2 % of host overhead in launches of 100 ms and more. Which are met and why others "
-        "are not stands on those pages.",
+        "alone, and at most 2 % of host overhead in launches of 100 ms and more. Which are met, and why "
+        "others are not, stands on those pages.",
         "",
         "## Replay",
         "",
