@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 from apportion.cli import main
 from apportion.cli.reproducedataflow import dataflow
-from apportion.data.artifact import read_description
+from apportion.data.artifact import read_artifact, read_description, write_artifact
 from apportion.data.dataflow import LabelSettings, build
+from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
 from apportion.model import models
 from apportion.settings import load
 from apportion.train import dataflowtable
 from apportion.train.dataflowpage import page, summaries
-from apportion.train.dataflowship import ship
+from apportion.train.dataflowscore import StoredNetwork
+from apportion.train.dataflowship import ship, shipped_scores
 from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
 
 EXPERIMENT = """
@@ -143,7 +148,7 @@ def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(
 
     # All runs were tested on the same examples, and the one that ships is the best by validation.
     assert len({one.result["test"]["examples"] for one in ended}) == 1
-    best = ship(ended, tmp_path, tmp_path / "shipped")["reachability"]
+    best = ship(ended, tmp_path, tmp_path / "shipped", {})["reachability"].best
     mine = [one.result["validation"] for one in ended if one.run.row.ships]
     assert len(mine) == 2
     assert best.result["validation"] == max(mine)
@@ -155,9 +160,134 @@ def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(
     assert loaded.hyperparameters == {"width": 6, "steps": 3}
 
 
+@pytest.fixture(scope="module")
+def trained(two_sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TablePlan, Path]:
+    """The plan's runs, finished."""
+    plan, runs = load(TablePlan, two_sources / "plan.toml"), tmp_path_factory.mktemp("runs")
+    train_rest(
+        plan, {"reference": two_sources / "store"}, runs, LocalRunner(workers=1), experiments=two_sources
+    )
+    return plan, runs
+
+
+def shipped_with(place: Path, folder: Path, **about: object) -> Path:
+    """A package's networks, of which one is that of a run, with another description; its folder."""
+    artifact, weights = read_artifact(folder)
+    described = replace(artifact, experiment={**artifact.experiment, "labels": "reference", **about})
+    write_artifact(place / "dataflow-reachability", described, weights)
+    return place / "dataflow-reachability"
+
+
+def test_a_network_is_replaced_by_a_better_validated_one_only(
+    two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
+) -> None:
+    plan, runs = trained
+    stores = {"reference": two_sources / "store"}
+    ended = finished(plan, runs)
+    first, second = sorted(
+        (one for one in ended if one.run.row.ships), key=lambda one: -one.result["validation"]
+    )
+    # The better run ships already, from another store: what it validates here decides, not what it says.
+    there = shipped_with(
+        tmp_path, runs / first.run.folder_name, data_fingerprint="another", validation=0.0, test=None
+    )
+    weights = (there / "weights.safetensors").read_bytes()
+    worse = replace(second, result={**second.result, "validation": first.result["validation"] - 1e-3})
+    choice = ship([worse], runs, tmp_path, stores)["reachability"]
+    assert choice.kept
+    assert choice.former == pytest.approx(first.result["validation"], abs=1e-6)
+    assert "kept" in str(choice)
+    assert (there / "weights.safetensors").read_bytes() == weights
+
+    better = replace(second, result={**second.result, "validation": first.result["validation"] + 1e-3})
+    choice = ship([better], runs, tmp_path, stores)["reachability"]
+    assert not choice.kept
+    about = read_description(there).experiment
+    assert about["settings"]["seed"] == second.run.seed
+    assert about["sources"] == ["left", "right"]
+    # A second time it is there already.
+    assert ship([better], runs, tmp_path, stores)["reachability"].kept
+
+
+def test_without_the_dataset_no_network_is_replaced(
+    two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
+) -> None:
+    plan, runs = trained
+    ended = finished(plan, runs)
+    there = shipped_with(tmp_path, runs / ended[0].run.folder_name)
+    before = (there / "artifact.json").read_bytes()
+    with pytest.raises(InvalidSetting, match="compare them on, with --store"):
+        ship(ended, runs, tmp_path, {})
+    other = [replace(one, settings={**one.settings, "data_fingerprint": "0"}) for one in ended]
+    with pytest.raises(InvalidSetting, match="on the same one only"):
+        ship(other, runs, tmp_path, {"reference": two_sources / "store"})
+    assert (there / "artifact.json").read_bytes() == before
+
+
+def test_a_network_of_another_store_is_scored_apart_on_what_it_cannot_have_seen(
+    two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
+) -> None:
+    plan, runs = trained
+    one = next(one for one in finished(plan, runs) if one.run.row.ships)
+    store = DataflowStore.open(two_sources / "store")
+    folder = shipped_with(
+        tmp_path / "a", runs / one.run.folder_name, data_fingerprint="another", sources=["left"]
+    )
+    settings = one.settings["settings"]
+    scores = StoredNetwork(folder, store, settings).scores()
+    assert scores["test"]["counts"] == one.result["test"]["counts"]
+    assert scores["by_steps"] == one.result["by_steps"]
+    right = next(part for part in scores["by_source"] if part["source"] == "right")
+    assert scores["unseen"]["counts"] == right["counts"]
+
+    # Its own numbers for texts are what it is asked with, whatever the store's are.
+    artifact, weights = read_artifact(folder)
+    name = next(name for name, array in weights.items() if array.shape[0] == len(artifact.vocabulary) + 1)
+    turned = {**weights, name: np.concatenate([weights[name][-2::-1], weights[name][-1:]])}
+    write_artifact(folder, replace(artifact, vocabulary=artifact.vocabulary[::-1]), turned)
+    assert StoredNetwork(folder, store, settings).scores()["test"]["counts"] == scores["test"]["counts"]
+
+    at_home = StoredNetwork(shipped_with(tmp_path / "b", runs / one.run.folder_name), store, settings)
+    assert at_home.scores()["unseen"]["counts"] == one.result["test"]["counts"]
+    unknown = shipped_with(tmp_path / "c", runs / one.run.folder_name, data_fingerprint="another")
+    assert StoredNetwork(unknown, store, settings).scores()["unseen"] is None
+
+
+def test_what_ships_is_tested_and_stands_on_the_page(
+    two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, trained_runs = trained
+    runs, shipped = tmp_path / "runs", tmp_path / "shipped"
+    shutil.copytree(trained_runs, runs)
+    first = max(
+        (one for one in finished(plan, runs) if one.run.row.ships), key=lambda one: one.result["validation"]
+    )
+    there = shipped_with(shipped, runs / first.run.folder_name, data_fingerprint="ab12", sources=["left"])
+    settings = tmp_path / "plan.toml"
+    settings.write_text('remarks = "said.md"\n' + (two_sources / "plan.toml").read_text())
+    (tmp_path / "said.md").write_text("## What is to be said\n")
+    shutil.copy(two_sources / "small.toml", tmp_path)
+    for result in runs.glob("*/evaluation.json"):  # so that what is there stays
+        result.write_text(json.dumps({**json.loads(result.read_text()), "validation": -1.0}))
+    # Another network than any run's: it is asked again.
+    artifact, weights = read_artifact(there)
+    write_artifact(there, artifact, {name: array * 1.0001 for name, array in weights.items()})
+    dataflow(
+        settings=settings, store=two_sources / "store", runs=runs, out=tmp_path / "page.md", ship=shipped
+    )
+    [scores] = shipped_scores(runs)
+    assert scores["checksum"] == read_description(there).checksum
+    written = (tmp_path / "page.md").read_text()
+    assert "Of the networks that ship" in written
+    assert "## What is to be said" in written
+    assert "| reachability | 0 |" in written  # how it learnt
+    assert 0 < scores["unseen"]["examples"] < scores["test"]["examples"]
+    assert "`ab12`" in written
+
+
 def test_rows_that_do_not_ship_are_no_choice(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="no finished run of a row that ships"):
-        ship([], tmp_path, tmp_path / "shipped")
+        ship([], tmp_path, tmp_path / "shipped", {})
 
 
 def test_a_run_that_would_have_no_time_is_left_out(two_sources: Path, tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table
+from apportion.data.artifact import read_bytes
 from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
 from apportion.settings import load
 from apportion.train.dataflowpage import page, summaries
+from apportion.train.dataflowship import score_shipped, shipped_scores
 from apportion.train.dataflowship import ship as ship_best
 from apportion.train.dataflowtable import Labels, TablePlan, finished, train_rest
 
@@ -40,7 +43,8 @@ def dataflow(
         jobs: how many runs go on at once; some share a GPU well.
         seconds: training ends by then; what comes late has less time. 0 for no end.
         ship: the folder of the package's networks (src/apportion/model/shipped); of each analysis the run
-            that did best on validation goes there.
+            that did best on validation goes there, if the network that is there did worse on the same. What
+            ships then is tested on the dataset, and stands on the page.
         json: print one line of JSON per row.
     """
     plan = load(TablePlan, settings)
@@ -50,7 +54,7 @@ def dataflow(
     if exact_store is not None:
         stores["exact"] = exact_store
     if stores:
-        trained = TablePlan(tuple(row for row in plan.rows if row.labels in stores), plan.seeds)
+        trained = replace(plan, rows=tuple(row for row in plan.rows if row.labels in stores))
         train_rest(
             trained, stores, runs, LocalRunner(workers=jobs),
             experiments=settings.parent, only=only, seconds=seconds, say=note,
@@ -62,10 +66,13 @@ def dataflow(
             "--exact-store; `apportion dataset dataflow` makes one."
         )
     if ship is not None:
-        for task, one in ship_best(ended, runs, ship).items():
-            note(f"{task}: {one.run.folder_name}, validation F1 {one.result['validation']:.4f}")
+        choices = ship_best(ended, runs, ship, stores)
+        for task, choice in choices.items():
+            note(f"{task}: {choice}")
+        score_shipped(choices, ended, runs, ship, stores)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(plan, ended))
+    remarks = read_bytes(settings.parent / plan.remarks).decode() if plan.remarks else ""
+    out.write_text(page(plan, ended, shipped_scores(runs), remarks))
     note(f"{len(ended)} of {len(plan.runs())} runs are finished. The page is {out}")
     if json:
         for row in summaries(plan, ended):

@@ -57,6 +57,8 @@ class TablePlan:
 
     rows: tuple[TableRow, ...]
     seeds: tuple[int, ...] = (0,)
+    remarks: str = ""
+    "The file beside the plan whose Markdown the page ends with: what its runs taught."
 
     def __post_init__(self) -> None:
         if not self.rows or not self.seeds:
@@ -106,6 +108,8 @@ class FinishedRun:
     run: PlannedRun
     settings: Mapping[str, Any]
     result: Mapping[str, Any]
+    curve: tuple[tuple[int, float], ...] = ()
+    "Updates, and the validation F1 after them."
 
 
 def finished(plan: TablePlan, folder: Path) -> list[FinishedRun]:
@@ -115,8 +119,14 @@ def finished(plan: TablePlan, folder: Path) -> list[FinishedRun]:
         place = folder / one.folder_name
         if (place / RESULT).exists():
             result = json.loads(read_bytes(place / RESULT))
-            ended.append(FinishedRun(one, json.loads(read_bytes(place / SETTINGS)), result))
+            settings = json.loads(read_bytes(place / SETTINGS))
+            ended.append(FinishedRun(one, settings, result, _curve(place / METRICS)))
     return ended
+
+
+def _curve(metrics: Path) -> tuple[tuple[int, float], ...]:
+    rows = (json.loads(line) for line in read_bytes(metrics).splitlines())
+    return tuple((row["step"], row["validation_f1"]) for row in rows if "validation_f1" in row)
 
 
 def train_rest(

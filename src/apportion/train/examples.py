@@ -32,6 +32,25 @@ def examples_of(
     Raises:
         InvalidSetting: there is none.
     """
+    drawn = drawn_instances(
+        store, task, split, steps_limit=steps_limit, nodes_limit=nodes_limit, most=most, seed=seed,
+        sources=sources,
+    )  # fmt: skip
+    return packed_examples(store, drawn)
+
+
+def drawn_instances(
+    store: DataflowStore,
+    task: str,
+    split: Split,
+    *,
+    steps_limit: int,
+    nodes_limit: int,
+    most: int = 0,
+    seed: int = 0,
+    sources: Collection[str] = (),
+) -> NDArray[np.int64]:
+    """The numbers in the store of what `examples_of` packs."""
     chosen: NDArray[np.int64] = store.instances(
         task, split, max_steps=steps_limit, max_nodes=nodes_limit, sources=sources
     )
@@ -42,7 +61,12 @@ def examples_of(
             f"{store.folder} has no {split} example of {task} with at most {steps_limit} steps and "
             f"{nodes_limit} nodes. Raise the limits, or build the store from a larger corpus."
         )
-    instances = [store.instance(int(number)) for number in chosen]
+    return chosen
+
+
+def packed_examples(store: DataflowStore, numbers: NDArray[np.int64]) -> Examples:
+    """These instances of a store; graphs are packed in the order of their numbers in it."""
+    instances = [store.instance(int(number)) for number in numbers]
     graphs, graph = np.unique([instance.graph for instance in instances], return_inverse=True)
     return Examples(
         pack(store.graph(int(number)) for number in graphs),
