@@ -27,6 +27,8 @@ from apportion.train.dataflowpage import page, summaries
 from apportion.train.dataflowscore import StoredNetwork
 from apportion.train.dataflowship import ship, shipped_scores
 from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
+from apportion.train.evaluate import evaluate
+from apportion.train.examples import examples_of
 
 EXPERIMENT = """
 task = "reachability"
@@ -209,6 +211,25 @@ def test_a_network_is_replaced_by_a_better_validated_one_only(
     assert ship([better], runs, tmp_path, stores)["reachability"].kept
 
 
+def test_networks_are_compared_on_what_the_older_one_cannot_have_seen(
+    two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
+) -> None:
+    plan, runs = trained
+    ended = [one for one in finished(plan, runs) if one.run.row.ships]
+    store = DataflowStore.open(two_sources / "store")
+    there = shipped_with(
+        tmp_path, runs / ended[0].run.folder_name, data_fingerprint="another", sources=["left"]
+    )
+    choice = ship([ended[1]], runs, tmp_path, {"reference": two_sources / "store"})["reachability"]
+    model = models.load("programl").load(runs / ended[1].run.folder_name)
+    right = examples_of(store, "reachability", "val", sources=["right"])
+    scores = evaluate(model, right, node_budget=400).scores()
+    assert scores is not None
+    assert choice.score == pytest.approx(scores["f1"]["value"])
+    assert choice.score != pytest.approx(ended[1].result["validation"])
+    assert there.exists()
+
+
 def test_without_the_dataset_no_network_is_replaced(
     two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
 ) -> None:
@@ -267,11 +288,10 @@ def test_what_ships_is_tested_and_stands_on_the_page(
     settings.write_text('remarks = "said.md"\n' + (two_sources / "plan.toml").read_text())
     (tmp_path / "said.md").write_text("## What is to be said\n")
     shutil.copy(two_sources / "small.toml", tmp_path)
-    for result in runs.glob("*/evaluation.json"):  # so that what is there stays
-        result.write_text(json.dumps({**json.loads(result.read_text()), "validation": -1.0}))
-    # Another network than any run's: it is asked again.
-    artifact, weights = read_artifact(there)
-    write_artifact(there, artifact, {name: array * 1.0001 for name, array in weights.items()})
+    for one in finished(plan, runs):  # networks that know nothing: what is there stays, and is asked again
+        artifact, weights = read_artifact(runs / one.run.folder_name)
+        nothing = {name: np.zeros_like(array) for name, array in weights.items()}
+        write_artifact(runs / one.run.folder_name, artifact, nothing)
     dataflow(
         settings=settings, store=two_sources / "store", runs=runs, out=tmp_path / "page.md", ship=shipped
     )

@@ -43,12 +43,25 @@ class StoredNetwork:
         """Whether it was trained on this very store."""
         return self.artifact.experiment.get("data_fingerprint") == self.store.fingerprint
 
-    def validation(self) -> float:
-        """F1 on the store's validation part; the one that its training noted when this is its store."""
+    @property
+    def strange(self) -> bool:
+        """Whether it was trained on another store, and it is known of which corpora that was made."""
+        return not self.at_home and self.artifact.experiment.get("sources") is not None
+
+    def validation(self, new_to: StoredNetwork | None = None) -> float:
+        """F1 on the store's validation part; the one that its training noted when this is its store.
+
+        Args:
+            new_to: only on graphs that this network cannot have seen, if any are known.
+        """
         about = self.artifact.experiment
-        if self.at_home and "validation" in about:
+        apart = new_to is not None and new_to.strange
+        if self.at_home and "validation" in about and not apart:
             return float(about["validation"])
-        scores = self._evaluate("val", "steps_limit", "validation_examples")[0].scores()
+        evaluation, _, graphs = self._evaluate("val", "steps_limit", "validation_examples")
+        scores = new_to._unseen(evaluation, graphs, 10**9) if apart and new_to is not None else None
+        if scores is None:
+            scores = evaluation.scores()
         assert scores is not None
         return float(scores["f1"]["value"])
 
@@ -89,10 +102,9 @@ class StoredNetwork:
         return evaluation, asked, np.unique(self.store.columns["instance_graph"][drawn]).astype(np.int64)
 
     def _unseen(self, evaluation: Evaluation, graphs: Numbers, last: int) -> dict[str, Any] | None:
-        sources = self.artifact.experiment.get("sources")
-        if self.at_home or sources is None:
+        if not self.strange:
             return evaluation.scores(last=last) if self.at_home else None
-        theirs = np.isin(self.store.sources, sources)
+        theirs = np.isin(self.store.sources, self.artifact.experiment["sources"])
         known = {_edges(self.store, int(graph)) for graph in np.flatnonzero(theirs)}
         new = np.array(
             [not theirs[graph] and _edges(self.store, int(graph)) not in known for graph in graphs]

@@ -21,21 +21,23 @@ class Choice:
     """Which network of an analysis ships: the best run's, or the one that was there."""
 
     best: FinishedRun
-    former: float | None
-    "Validation F1 of the one that was there, on the store that the best run was validated on."
+    score: float
+    "Its validation F1."
+    former: float | None = None
+    "That of the one that was there, on the same graphs."
 
     @property
     def kept(self) -> bool:
         """Whether the one that was there stays: it did no worse."""
-        return self.former is not None and self.former >= self.best.result["validation"]
+        return self.former is not None and self.former >= self.score
 
     def __str__(self) -> str:
-        run, score = self.best.run.folder_name, self.best.result["validation"]
+        run = self.best.run.folder_name
         if self.former is None:
-            return f"{run}, validation F1 {score:.4f}; there was none"
+            return f"{run}, validation F1 {self.score:.4f}; there was none"
         if self.kept:
-            return f"kept, validation F1 {self.former:.4f}; the best run has {score:.4f} ({run})"
-        return f"{run}, validation F1 {score:.4f}; the one before has {self.former:.4f}"
+            return f"kept, validation F1 {self.former:.4f}; the best run has {self.score:.4f} ({run})"
+        return f"{run}, validation F1 {self.score:.4f}; the one before has {self.former:.4f}"
 
 
 def ship(
@@ -43,8 +45,9 @@ def ship(
 ) -> dict[str, Choice]:
     """Write the best run of each analysis into a folder of `out`, unless a better network is there already.
 
-    Better is by F1 on the validation part of the store that the run was trained on. Test scores choose
-    nothing: they are written beside the weights, for whoever asks how good they are.
+    Better is by F1 on the validation part of the store that the run was trained on, where the network that is
+    there comes from another store on such graphs only as it cannot have seen. Test scores choose nothing:
+    they are written beside the weights, for whoever asks how good they are.
 
     Args:
         ended: finished runs; those of rows that do not ship are passed over.
@@ -67,8 +70,13 @@ def ship(
     choices: dict[str, Choice] = {}
     for task, one in best.items():
         folder = out / f"dataflow-{task}"
-        there = _network(folder, one, stores) if (folder / DESCRIPTION).exists() else None
-        choices[task] = Choice(one, None if there is None else there.validation())
+        if (folder / DESCRIPTION).exists():
+            there = _network(folder, one, stores)
+            mine = _network(runs / one.run.folder_name, one, stores)
+            score = mine.validation(there) if there.strange else float(one.result["validation"])
+            choices[task] = Choice(one, score, there.validation(there))
+        else:
+            choices[task] = Choice(one, float(one.result["validation"]))
     # Nothing is written before all are compared: a store that is missing leaves all as it was.
     for task, choice in choices.items():
         if choice.kept:
