@@ -52,9 +52,10 @@ def made(**optimisation: Any) -> Programl:
     )  # fmt: skip
 
 
-def test_a_run_that_was_interrupted_and_resumed_equals_one_that_was_not() -> None:
+@pytest.mark.parametrize("averaging", [0.0, 0.9])
+def test_a_run_that_was_interrupted_and_resumed_equals_one_that_was_not(averaging: float) -> None:
     training, validation = Batches(eight_examples(), 30, seed=1), Batches(eight_examples(50), 60)
-    whole, first, second = made(max_steps=20), made(max_steps=10), made(max_steps=20)
+    whole, first, second = (made(max_steps=steps, averaging=averaging) for steps in (20, 10, 20))
     one, two = Silence(), Silence()
     whole.fit(training, validation, one)
     first.fit(training, validation, two)
@@ -65,6 +66,29 @@ def test_a_run_that_was_interrupted_and_resumed_equals_one_that_was_not() -> Non
     assert one.checkpoint.arrays.keys() == two.checkpoint.arrays.keys()
     for name, array in one.checkpoint.arrays.items():
         np.testing.assert_array_equal(two.checkpoint.arrays[name], array, err_msg=name)
+
+
+def test_averaged_weights_are_kept_and_training_goes_on_with_the_others() -> None:
+    batches = Batches(eight_examples(), 1000)
+    start = made()
+    weights = [{name: value.detach().numpy().copy() for name, value in start.network.named_parameters()}]
+    for steps in (1, 2):
+        report = Silence()
+        made(max_steps=steps, validate_every=1).fit(batches, batches, report)
+        assert report.checkpoint is not None
+        weights.append({name: report.checkpoint.arrays[f"network/{name}"] for name in weights[0]})
+    averaged, report = made(max_steps=2, validate_every=2, averaging=0.75), Silence()
+    averaged.fit(batches, batches, report)
+    assert report.checkpoint is not None
+    for name, value in averaged.network.named_parameters():
+        np.testing.assert_array_equal(report.checkpoint.arrays[f"network/{name}"], weights[2][name])
+        expected = 0.75 * (0.75 * weights[0][name] + 0.25 * weights[1][name]) + 0.25 * weights[2][name]
+        np.testing.assert_allclose(value.detach().numpy(), expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            report.checkpoint.arrays[f"average/{name}"], expected, rtol=1e-5, atol=1e-7
+        )
+    with pytest.raises(InvalidSetting, match="averaging must be at least 0 and below 1, not 1"):
+        made(averaging=1)
 
 
 def test_the_same_seed_gives_the_same_model_and_another_another() -> None:

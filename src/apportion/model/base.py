@@ -34,6 +34,9 @@ class Optimisation:
     "Validations without a better score after which training ends; 0 for never."
     enough: float = 0.0
     "The validation score at which training ends; 0 for never."
+    averaging: float = 0.0
+    """What stays of the averaged weights at each step, such as 0.999; they are validated and kept instead of
+    the last ones. 0 for no averages."""
     precision: Literal["full", "tf32"] = "full"
     "Matrix products on a GPU: 32-bit floats, or their 19-bit form on its matrix units."
 
@@ -46,6 +49,8 @@ class Optimisation:
         for name in ("warmup_steps", "clip_norm", "patience", "max_seconds", "enough"):
             if getattr(self, name) < 0:
                 raise InvalidSetting(f"{name} must not be negative, not {getattr(self, name)}")
+        if not 0 <= self.averaging < 1:
+            raise InvalidSetting(f"averaging must be at least 0 and below 1, not {self.averaging}")
 
     def done(self, step: int, seconds: float) -> float:
         """How much of the training is behind after so many steps and seconds, from 0 to 1."""

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -123,8 +124,10 @@ class NetworkModel(Model):
             fused=on_gpu, capturable=on_gpu,
         )  # fmt: skip
         progress = _Progress()
+        parameters = list(self.network.parameters())
+        averages = [one.detach().clone() for one in parameters] if settings.averaging else []
         if (checkpoint := report.resumed()) is not None:
-            progress = self._restore(checkpoint, optimiser)
+            progress = self._restore(checkpoint, optimiser, averages)
         loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
 
         def step(inputs: Any) -> None:
@@ -134,6 +137,8 @@ class NetworkModel(Model):
             if settings.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip_norm)
             optimiser.step()
+            if averages:
+                torch._foreach_lerp_(averages, [one.detach() for one in parameters], 1 - settings.averaging)
             loss_sum.add_(loss.detach())
 
         framed = FramedWork(self, step) if self.framed else None
@@ -163,9 +168,10 @@ class NetworkModel(Model):
                 loss_sum.zero_()
                 nodes, steps, read = 0, 0, now
             if progress.step % settings.validate_every == 0 or last:
-                self._validate(validation, progress, report)
+                with _exchanged(parameters, averages):
+                    self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
-                report.reached(self._checkpoint(optimiser, progress))
+                report.reached(self._checkpoint(optimiser, progress, averages))
                 read = time.monotonic()
         self._load(progress.best)
 
@@ -211,17 +217,25 @@ class NetworkModel(Model):
                     first_at, first_place, future = waiting.popleft()
                     yield first_at, first_place, *future.result()
 
-    def _checkpoint(self, optimiser: torch.optim.Optimizer, progress: _Progress) -> Checkpoint:
+    def _checkpoint(
+        self, optimiser: torch.optim.Optimizer, progress: _Progress, averages: Sequence[Tensor]
+    ) -> Checkpoint:
         arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
         arrays |= {f"best/{name}": array for name, array in progress.best.items()}
         for name, parameter in self.network.named_parameters():
             for key, value in optimiser.state[parameter].items():
                 arrays[f"optimiser/{key}/{name}"] = value.cpu().numpy().copy()
+        for (name, _), average in zip(self.network.named_parameters(), averages, strict=False):
+            arrays[f"average/{name}"] = average.cpu().numpy().copy()
         return Checkpoint(arrays, progress.plain())
 
-    def _restore(self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer) -> _Progress:
+    def _restore(
+        self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer, averages: Sequence[Tensor]
+    ) -> _Progress:
         try:
             self._load(_under("network/", checkpoint.arrays))
+            for (name, _), average in zip(self.network.named_parameters(), averages, strict=False):
+                average.copy_(torch.from_numpy(checkpoint.arrays[f"average/{name}"].copy()))
             for name, parameter in self.network.named_parameters():
                 optimiser.state[parameter] = {
                     key: torch.from_numpy(checkpoint.arrays[f"optimiser/{key}/{name}"].copy()).to(
@@ -303,6 +317,24 @@ class _Progress:
         impatient = settings.patience > 0 and self.stale >= settings.patience
         enough = settings.enough > 0 and self.best_score is not None and self.best_score >= settings.enough
         return impatient or enough or settings.done(self.step, self.seconds) == 1.0
+
+
+@contextmanager
+def _exchanged(parameters: Sequence[Tensor], others: Sequence[Tensor]) -> Iterator[None]:
+    """Parameters that hold what others hold meanwhile, in the places where recorded work looks for them."""
+
+    def exchange() -> None:
+        with torch.no_grad():
+            for parameter, other in zip(parameters, others, strict=False):
+                kept = parameter.detach().clone()
+                parameter.copy_(other)
+                other.copy_(kept)
+
+    exchange()
+    try:
+        yield
+    finally:
+        exchange()
 
 
 def learning_rate(settings: Optimisation, step: int, seconds: float) -> float:
