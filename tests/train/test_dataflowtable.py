@@ -26,7 +26,7 @@ from apportion.train import dataflowtable
 from apportion.train.dataflowpage import page, summaries
 from apportion.train.dataflowscore import StoredNetwork
 from apportion.train.dataflowship import ship, shipped_scores
-from apportion.train.dataflowtable import PlannedRun, TablePlan, TableRow, finished, train_rest
+from apportion.train.dataflowtable import FinishedRun, PlannedRun, TablePlan, TableRow, finished, train_rest
 from apportion.train.evaluate import evaluate
 from apportion.train.examples import examples_of
 
@@ -211,23 +211,35 @@ def test_a_network_is_replaced_by_a_better_validated_one_only(
     assert ship([better], runs, tmp_path, stores)["reachability"].kept
 
 
-def test_networks_are_compared_on_what_the_older_one_cannot_have_seen(
+def test_a_network_that_may_have_seen_the_validation_must_be_better_on_what_it_has_not(
     two_sources: Path, trained: tuple[TablePlan, Path], tmp_path: Path
 ) -> None:
     plan, runs = trained
-    ended = [one for one in finished(plan, runs) if one.run.row.ships]
-    store = DataflowStore.open(two_sources / "store")
-    there = shipped_with(
-        tmp_path, runs / ended[0].run.folder_name, data_fingerprint="another", sources=["left"]
-    )
-    choice = ship([ended[1]], runs, tmp_path, {"reference": two_sources / "store"})["reachability"]
-    model = models.load("programl").load(runs / ended[1].run.folder_name)
-    right = examples_of(store, "reachability", "val", sources=["right"])
-    scores = evaluate(model, right, node_budget=400).scores()
-    assert scores is not None
-    assert choice.score == pytest.approx(scores["f1"]["value"])
-    assert choice.score != pytest.approx(ended[1].result["validation"])
-    assert there.exists()
+    stores = {"reference": two_sources / "store"}
+    first, second = (one for one in finished(plan, runs) if one.run.row.ships)
+    shipped_with(tmp_path, runs / first.run.folder_name, data_fingerprint="another", sources=["left"])
+    right = examples_of(DataflowStore.open(stores["reference"]), "reachability", "val", sources=["right"])
+
+    def on_right(one: FinishedRun) -> float:
+        model = models.load("programl").load(runs / one.run.folder_name)
+        scores = evaluate(model, right, node_budget=400).scores()
+        assert scores is not None
+        return float(scores["f1"]["value"])
+
+    assert on_right(first) != pytest.approx(on_right(second))
+    # It seems better on the whole; what it cannot have seen decides.
+    seeming = replace(second, result={**second.result, "validation": -1.0})
+    choice = ship([seeming], runs, tmp_path, stores)["reachability"]
+    assert choice.apart
+    assert choice.former == pytest.approx(on_right(first))
+    assert choice.score == pytest.approx(on_right(second))
+    assert choice.kept == (on_right(first) > on_right(second))
+    # It seems worse, although it may have seen some: that is enough.
+    shipped_with(tmp_path, runs / first.run.folder_name, data_fingerprint="another", sources=["left"])
+    better = replace(second, result={**second.result, "validation": 1.0})
+    choice = ship([better], runs, tmp_path, stores)["reachability"]
+    assert not choice.apart
+    assert not choice.kept
 
 
 def test_without_the_dataset_no_network_is_replaced(
@@ -288,6 +300,8 @@ def test_what_ships_is_tested_and_stands_on_the_page(
     settings.write_text('remarks = "said.md"\n' + (two_sources / "plan.toml").read_text())
     (tmp_path / "said.md").write_text("## What is to be said\n")
     shutil.copy(two_sources / "small.toml", tmp_path)
+    for result in runs.glob("*/evaluation.json"):
+        result.write_text(json.dumps({**json.loads(result.read_text()), "validation": 0.0}))
     for one in finished(plan, runs):  # networks that know nothing: what is there stays, and is asked again
         artifact, weights = read_artifact(runs / one.run.folder_name)
         nothing = {name: np.zeros_like(array) for name, array in weights.items()}

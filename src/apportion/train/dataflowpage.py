@@ -158,12 +158,14 @@ def _fairest(one: Mapping[str, Any]) -> Mapping[str, Any]:
 def _shipped(shipped: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [
         "Of each analysis the one with the best validation F1: the best run's, or the one that shipped",
-        "before, which is replaced by a better one only. One seed each. *Learnt from* is the fingerprint of",
-        "its dataset. The split of a dataset depends on all of its files, so that a test file of this one",
+        "before, which is replaced by a better one only (where it seems no worse but may have learnt from",
+        "some graphs, those that it cannot have seen decide). One seed each. *Learnt from*: the fingerprint",
+        "of its dataset. The split of a dataset depends on all of its files, so that a test file of this one",
         "may have been a training file of an earlier one. Where a network learnt from an earlier one, *test*",
         "and *validation F1* may flatter; *unseen* is on the test graphs of packages that the earlier one",
         "did not have, less those whose edges equal a graph's of the others, and is what its goal is held",
-        "against. Brackets: 95 % over test graphs.",
+        "against. Brackets: 95 % over test graphs. Chosen and tested by the command above with",
+        "`--ship src/apportion/model/shipped`.",
         "",
         "| task | labels | T | messages | seed | learnt from | validation F1 | test F1 | precision | recall "
         "| examples | unseen: F1 | precision | recall | examples (graphs) | goal |",

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +49,21 @@ class StoredNetwork:
         """Whether it was trained on another store, and it is known of which corpora that was made."""
         return not self.at_home and self.artifact.experiment.get("sources") is not None
 
-    def validation(self, new_to: StoredNetwork | None = None) -> float:
-        """F1 on the store's validation part; the one that its training noted when this is its store.
-
-        Args:
-            new_to: only on graphs that this network cannot have seen, if any are known.
-        """
+    def validation(self) -> float:
+        """F1 on the store's validation part; the one that its training noted when this is its store."""
         about = self.artifact.experiment
-        apart = new_to is not None and new_to.strange
-        if self.at_home and "validation" in about and not apart:
+        if self.at_home and "validation" in about:
             return float(about["validation"])
-        evaluation, _, graphs = self._evaluate("val", "steps_limit", "validation_examples")
-        scores = new_to._unseen(evaluation, graphs, 10**9) if apart and new_to is not None else None
-        if scores is None:
-            scores = evaluation.scores()
-        assert scores is not None
-        return float(scores["f1"]["value"])
+        return _f1(self._validated[0].scores())
+
+    def validation_new_to(self, other: StoredNetwork) -> float:
+        """The same on such graphs only as another network cannot have seen."""
+        evaluation, _, graphs = self._validated
+        return _f1(other._unseen(evaluation, graphs, 10**9))
+
+    @cached_property
+    def _validated(self) -> tuple[Evaluation, Examples, Numbers]:
+        return self._evaluate("val", "steps_limit", "validation_examples")
 
     def scores(self) -> dict[str, Any]:
         """What a run's evaluation.json says, on the store's test part, and `unseen`: the same on less.
@@ -111,6 +111,11 @@ class StoredNetwork:
         )
         marked = replace(evaluation, source=np.where(new, "new", "known")[evaluation.graph])
         return marked.scores(last=last, sources=("new",))
+
+
+def _f1(scores: Mapping[str, Any] | None) -> float:
+    """0 where there was nothing to score."""
+    return 0.0 if scores is None else float(scores["f1"]["value"])
 
 
 def _edges(store: DataflowStore, number: int) -> bytes:

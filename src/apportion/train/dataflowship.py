@@ -25,6 +25,8 @@ class Choice:
     "Its validation F1."
     former: float | None = None
     "That of the one that was there, on the same graphs."
+    apart: bool = False
+    "Whether these were only graphs that the one that was there cannot have seen."
 
     @property
     def kept(self) -> bool:
@@ -32,12 +34,12 @@ class Choice:
         return self.former is not None and self.former >= self.score
 
     def __str__(self) -> str:
-        run = self.best.run.folder_name
+        run, where = self.best.run.folder_name, " on graphs new to both" if self.apart else ""
         if self.former is None:
             return f"{run}, validation F1 {self.score:.4f}; there was none"
         if self.kept:
-            return f"kept, validation F1 {self.former:.4f}; the best run has {self.score:.4f} ({run})"
-        return f"{run}, validation F1 {self.score:.4f}; the one before has {self.former:.4f}"
+            return f"kept, validation F1 {self.former:.4f}{where}; the best run has {self.score:.4f} ({run})"
+        return f"{run}, validation F1 {self.score:.4f}{where}; the one before has {self.former:.4f}"
 
 
 def ship(
@@ -45,9 +47,9 @@ def ship(
 ) -> dict[str, Choice]:
     """Write the best run of each analysis into a folder of `out`, unless a better network is there already.
 
-    Better is by F1 on the validation part of the store that the run was trained on, where the network that is
-    there comes from another store on such graphs only as it cannot have seen. Test scores choose nothing:
-    they are written beside the weights, for whoever asks how good they are.
+    Better is by F1 on the validation part of the store that the run was trained on. A network of another
+    store may have learnt from some of it: where it seems no worse, graphs that it cannot have seen decide.
+    Test scores choose nothing: they are written beside the weights, for whoever asks how good they are.
 
     Args:
         ended: finished runs; those of rows that do not ship are passed over.
@@ -70,13 +72,16 @@ def ship(
     choices: dict[str, Choice] = {}
     for task, one in best.items():
         folder = out / f"dataflow-{task}"
+        choice = Choice(one, float(one.result["validation"]))
         if (folder / DESCRIPTION).exists():
             there = _network(folder, one, stores)
-            mine = _network(runs / one.run.folder_name, one, stores)
-            score = mine.validation(there) if there.strange else float(one.result["validation"])
-            choices[task] = Choice(one, score, there.validation(there))
-        else:
-            choices[task] = Choice(one, float(one.result["validation"]))
+            choice = replace(choice, former=there.validation())
+            if choice.kept and there.strange:
+                mine = _network(runs / one.run.folder_name, one, stores)
+                choice = Choice(
+                    one, mine.validation_new_to(there), there.validation_new_to(there), apart=True
+                )
+        choices[task] = choice
     # Nothing is written before all are compared: a store that is missing leaves all as it was.
     for task, choice in choices.items():
         if choice.kept:
