@@ -29,10 +29,14 @@ def pair() -> Iterator[Worker]:
 
 
 def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> None:
-    (row,) = evaluate([problem_of("triad")], pair, size="small", budget=BUDGET)
+    everything = {"0", "0.1", "0.5", "0.9", "1"}
+    for _ in range(3):  # on a busy machine a launch may take so long that cuts beyond it are left out
+        (row,) = evaluate([problem_of("triad")], pair, size="small", budget=BUDGET)
+        if row.failure or everything <= set(row.curve):
+            break
     assert not row.failure
     assert row.verified
-    assert {"0", "0.1", "0.5", "0.9", "1"} <= set(row.curve)
+    assert everything <= set(row.curve)
     assert set(row.alone) == {"cpu", "cpu2"}
     assert row.settled is not None
     assert row.settled.count == 5
