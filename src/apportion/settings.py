@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from threading import get_ident
 from typing import TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -17,8 +18,8 @@ T = TypeVar("T")
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: whoever is interrupted leaves the old one, and of several processes
-    that write it at once the last one wins."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    or threads that write it at once the last one wins."""
+    part = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.part")
     part.write_bytes(data)
     part.replace(path)
 

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from threading import get_ident
 
 from apportion.errors import InvalidSetting, MissingPackage, UnreadableFile
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, replace_file
 
 _OWN_VARIABLES = (b"POCL_MAX_PTHREAD_COUNT", b"POCL_AFFINITY")
 "Environment variables that a copy of PoCL reads under another name: the last letter becomes its number."
@@ -188,7 +187,7 @@ def pocl_copy(library: Path, number: int) -> Path:
     link = root / "pocl_binary_distribution" / ".libs"
     with suppress(FileExistsError):  # of an earlier time, or of another that makes it just now
         link.symlink_to(library.parents[2] / "pocl_binary_distribution" / ".libs")
-    _write_whole(copy, data)
+    replace_file(copy, data)
     return copy
 
 
@@ -198,17 +197,10 @@ def _icd_folder(libraries: Iterable[str]) -> Path:
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
     folder = cache_folder("drivers", f"vendors-{digest}")
     for position, library in enumerate(names):
-        _write_whole(folder / f"{position:02d}.icd", f"{library}\n".encode())
+        replace_file(folder / f"{position:02d}.icd", f"{library}\n".encode())
     return folder
 
 
 def _stem(library: str) -> str:
     """`/usr/lib/libnvidia-opencl.so.1` → `libnvidia-opencl`: one driver lies at several paths."""
     return Path(library).name.split(".so")[0]
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that another process never sees half."""
-    part = path.with_suffix(f".part{os.getpid()}-{get_ident()}")
-    part.write_bytes(data)
-    part.rename(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from apportion.device.base import Limits
@@ -53,7 +54,6 @@ def prepare(
     """
     waiting = iter(workloads)
     turn = threading.Lock()
-    raised: list[BaseException] = []
 
     def following() -> Workload | None:
         with turn:
@@ -69,19 +69,10 @@ def prepare(
                     return
                 report(_tried(workload, campaign, worker, names, compiled))
 
-    def watched() -> None:
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=watched, name=f"prepare-{number}") for number in range(processes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
+    with ThreadPoolExecutor(processes, thread_name_prefix="prepare") as pool:
+        workers = [pool.submit(work) for _ in range(processes)]
+    for worker in workers:
+        worker.result()
 
 
 def _tried(
