@@ -5,6 +5,9 @@ Here on the CPU's backend, which knows no tiles; the options of the GPU's are ac
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -275,3 +278,15 @@ def test_the_space_has_enough_tiles_for_a_collection():
     options = xlagemm.override(xlagemm.DEFAULT, 4)
     assert "block_m: 128 block_n: 128 block_k: 64 " in str(options["xla_gpu_override_gemm_autotuner"])
     assert options["xla_gpu_autotune_level"] == 4
+
+
+def test_without_a_gpu_the_command_says_so(tmp_path: Path) -> None:
+    code = "import sys; from apportion.cli import main; main(sys.argv[1:])"
+    words = ["rank", "collect", "xla-gemm", "--out", str(tmp_path)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode != 0
+    assert "JAX finds no GPU" in done.stderr
+    assert "Traceback" not in done.stderr

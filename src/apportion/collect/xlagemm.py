@@ -83,7 +83,7 @@ def collect(folder: Path, options: CollectOptions, *, platform: str = "cuda") ->
         NoDevice: JAX finds no GPU.
         UnknownName: no graph is called so.
     """
-    names = [*GRAPHS, *(name.partition(".")[0] for name in GRAPHS)]
+    names = dict.fromkeys([*GRAPHS, *(name.partition(".")[0] for name in GRAPHS)])
     for wanted in options.graphs:
         if wanted not in names:
             raise UnknownName("graph", wanted, names)
@@ -91,8 +91,8 @@ def collect(folder: Path, options: CollectOptions, *, platform: str = "cuda") ->
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # processes that compile need some of the memory
     try:
         device = jax().devices(platform)[0]
-    except RuntimeError as error:
-        raise NoDevice(f"JAX finds no GPU: {error}") from error
+    except (RuntimeError, AssertionError) as error:  # the latter where JAX has nothing to compute with at all
+        raise NoDevice(f"JAX finds no GPU: {str(error) or 'it has nothing to compute with'}") from error
     compiling, level = 0.0, None
     for name, specs in options.in_time(GRAPHS.items()):
         path = folder / "runs" / f"{name}.npz"
