@@ -9,6 +9,8 @@
 # experiments/reproduce-dataflow.toml), whatever is finished by then; FORWARD of them (default 50, 0 for none) are for
 # benchmarks/forward.py at the end. RESULTS/runs.tar.gz has the finished runs, unfinished.tar.gz the others with their
 # checkpoints, both made anew every 15 s. Unpacked as runs/dataflow they are what `apportion reproduce dataflow` reads.
+# carry/dataflow/runs.tar.gz, where it is, has runs of an earlier time that others go on from. JOBS run at once; ONLY names
+# experiments.
 set -u
 CARRY=$PWD/carry/dataflow MAIN='from apportion.cli import main; main()'
 
@@ -67,6 +69,7 @@ train() { # RESULTS SECONDS
     tar xJf "$CARRY/site.tar.xz" -C $WORK/site
     cp -n "$CARRY"/_native*.so src/apportion/
     export PYTHONPATH=$PWD/src:$WORK/site PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+    [ ! -e "$CARRY/runs.tar.gz" ] || tar xzf "$CARRY/runs.tar.gz" -C $WORK/runs
     tar xf "$CARRY/reference.tar" -C $WORK/exact-files && tar xf "$CARRY/exact.tar" -C $WORK/exact-files
     tar cf $WORK/exact.tar -C $WORK/exact-files $(tar tf "$CARRY/reference.tar")
     python3 -c "$MAIN" dataset unpack "$CARRY/reference.tar" $WORK/store & unpacking=$!
@@ -77,7 +80,7 @@ train() { # RESULTS SECONDS
         last=$((end - forward - 2))
         [ $((last - SECONDS)) -gt 45 ] || break
         # A session of its own, so that it can be ended with the processes it started.
-        setsid python3 -c "$MAIN" reproduce dataflow --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs \
+        setsid python3 -c "$MAIN" reproduce dataflow ${ONLY:-} --store $WORK/store --exact-store $WORK/exact --runs $WORK/runs \
             --out $WORK/runs/dataflow.md --settings "${PLAN:-experiments/reproduce-dataflow.toml}" --jobs "${JOBS:-12}" \
             --seconds $((last - SECONDS - 23)) &
         training=$!

@@ -113,7 +113,20 @@ def test_a_plan_needs_rows() -> None:
 def test_a_row_without_its_store_is_refused(two_sources: Path) -> None:
     row = TableRow("liveness", "small", labels="exact")
     with pytest.raises(InvalidSetting, match="needs a store with exact labels"):
-        PlannedRun(row, 0).experiment(two_sources, {"reference": two_sources / "store"}, 10.0)
+        PlannedRun(row, 0).experiment(two_sources, {"reference": two_sources / "store"}, 10.0, two_sources)
+
+
+def test_a_row_goes_on_with_the_runs_of_another_seed_by_seed(two_sources: Path, tmp_path: Path) -> None:
+    plan = load(TablePlan, two_sources / "plan.toml")
+    later = TablePlan((replace(plan.rows[0], after="small"),), plan.seeds)
+    stores = {"reference": two_sources / "store"}
+    said: list[str] = []
+    for each in (TablePlan(plan.rows[:1], plan.seeds), later):
+        train_rest(each, stores, tmp_path, LocalRunner(workers=1), experiments=two_sources, say=said.append)
+    assert len(said) == 4
+    assert [one.settings["settings"]["start"] for one in finished(later, tmp_path)] == [
+        "small-seed0", "small-seed1",
+    ]  # fmt: skip
 
 
 def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from apportion.cli.train import train
-from apportion.data.artifact import read_artifact
+from apportion.data.artifact import read_artifact, write_artifact
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.model import models
@@ -79,6 +80,33 @@ def test_a_run_resumed_after_an_interruption_equals_one_that_was_not(
     logged = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "cut")]
     rows = [[line for line in lines if "loss" not in line] for lines in logged]
     assert rows[0] == rows[1]
+
+
+def test_a_run_goes_on_from_an_earlier_one(experiment_file: Path, tmp_path: Path) -> None:
+    run(load_experiment(experiment_file), tmp_path / "first", progress=io.StringIO())
+    settings = [f"start={tmp_path / 'first'}", "optimisation.learning_rate=1e-12", "optimisation.max_steps=1"]
+    second = load_experiment(experiment_file, settings)
+    run(second, tmp_path / "second", progress=io.StringIO())
+    before, after = (read_artifact(tmp_path / name) for name in ("first", "second"))
+    for name, weights in before[1].items():
+        np.testing.assert_allclose(weights, after[1][name], atol=1e-9)
+    assert after[0].experiment["settings"]["start"] == "first"
+
+
+def test_only_a_run_on_the_same_data_and_of_the_same_shape_is_gone_on_from(
+    experiment_file: Path, tmp_path: Path
+) -> None:
+    run(load_experiment(experiment_file), tmp_path / "first", progress=io.StringIO())
+    start = f"start={tmp_path / 'first'}"
+    wider = load_experiment(experiment_file, [start, "hyperparameters.width=8"])
+    with pytest.raises(InvalidSetting, match="another hyperparameters"):
+        run(wider, tmp_path / "wider", progress=io.StringIO())
+    artifact, weights = read_artifact(tmp_path / "first")
+    elsewhere = replace(artifact, experiment={**artifact.experiment, "data_fingerprint": "other"})
+    write_artifact(tmp_path / "elsewhere", elsewhere, weights)
+    there = load_experiment(experiment_file, [f"start={tmp_path / 'elsewhere'}"])
+    with pytest.raises(InvalidSetting, match="trained on the dataset other"):
+        run(there, tmp_path / "there", progress=io.StringIO())
 
 
 def test_a_finished_run_is_not_run_again(experiment_file: Path, tmp_path: Path) -> None:

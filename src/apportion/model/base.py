@@ -127,6 +127,15 @@ class Model(ABC):
             UnreadableFile, MalformedInput: there is none, or not whole.
         """
 
+    def begin_from(self, folder: Path) -> None:
+        """Take the weights of a model that `save` wrote, to learn on from there.
+
+        Raises:
+            InvalidSetting: it is another kind of model, or this kind learns everything anew.
+            UnreadableFile, MalformedInput: there is none, or not whole.
+        """
+        raise InvalidSetting(f"A {type(self).__name__} learns everything anew; it cannot go on from {folder}")
+
     def score(self, batches: Batches) -> dict[str, float]:
         """The task's metrics over all examples together."""
         truth, decided = [], []

@@ -259,6 +259,15 @@ class NetworkModel(Model):
         )
         write_artifact(folder, artifact, _arrays(self.network))
 
+    def begin_from(self, folder: Path) -> None:
+        artifact, weights = read_artifact(folder)
+        mine = (self.task.name, self.name, self.hyperparameters, self.vocabulary)
+        theirs = (artifact.task, artifact.model, artifact.hyperparameters, artifact.vocabulary)
+        what = ("task", "model", "hyperparameters", "vocabulary")
+        if other := [name for name, one, two in zip(what, mine, theirs, strict=True) if one != two]:
+            raise InvalidSetting(f"The run in {folder} has another {' and '.join(other)}; start anew")
+        self._load(weights)
+
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:
         artifact, weights = read_artifact(folder)

@@ -43,6 +43,8 @@ class TableRow:
     "Runs begin after those of lower turns: the longest have the lowest, what time may leave out the highest."
     ships: bool = False
     "Whether the package may have one of its networks."
+    after: str = ""
+    "What the folders of earlier runs are called before `-seed1`, each of which is gone on with by its seed."
     set: tuple[str, ...] = ()
 
     @property
@@ -85,10 +87,13 @@ class PlannedRun:
     @property
     def folder_name(self) -> str:
         """The name of its folder: every setting that tells it from the others, spelt for a file system."""
-        parts = [self.row.experiment, *self.row.set, *self.row.sources, f"seed{self.seed}"]
+        again = ["again"] if self.row.after else []
+        parts = [self.row.experiment, *again, *self.row.set, *self.row.sources, f"seed{self.seed}"]
         return re.sub(r"[^A-Za-z0-9.=-]+", "_", "-".join(parts))
 
-    def experiment(self, experiments: Path, stores: Mapping[Labels, Path], seconds: float) -> Experiment:
+    def experiment(
+        self, experiments: Path, stores: Mapping[Labels, Path], seconds: float, runs: Path
+    ) -> Experiment:
         """The experiment with the row's settings, this seed, and at most so many seconds."""
         if self.row.labels not in stores:
             raise InvalidSetting(f"The row {self.row.name!r} needs a store with {self.row.labels} labels")
@@ -98,7 +103,8 @@ class PlannedRun:
         )
         longest = base.optimisation.max_seconds or float("inf")
         optimisation = replace(base.optimisation, max_seconds=min(longest, seconds))
-        return replace(base, training_sources=self.row.sources, optimisation=optimisation)
+        start = runs / f"{self.row.after}-seed{self.seed}" if self.row.after else base.start
+        return replace(base, training_sources=self.row.sources, optimisation=optimisation, start=start)
 
 
 @dataclass(frozen=True)
@@ -177,9 +183,9 @@ def _train(
     if (place / SETTINGS).exists() and not (place / CHECKPOINT).exists():
         _forget(place)  # it was stopped before its first checkpoint, perhaps with another limit of time
     if (place / SETTINGS).exists():
-        experiment = _as_begun(one.experiment(experiments, stores, left), place)
+        experiment = _as_begun(one.experiment(experiments, stores, left, folder), place)
     else:
-        experiment = one.experiment(experiments, stores, left)
+        experiment = one.experiment(experiments, stores, left, folder)
     said = _Lines(f"{one.folder_name} ")
     try:
         result = run(experiment, place, resume=True, progress=said)

@@ -41,6 +41,9 @@ class Experiment:
     "Corpora that are trained on and validated with; the test is on all, and tells the others apart."
     validation_examples: int = 2_000
     test_examples: int = 0
+    start: Path | None = None
+    """The folder of a run on the same data whose network is trained on; None for new weights. Its test files
+    are this run's too, so that nothing is tested on what was learnt from."""
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     optimisation: Optimisation = field(default_factory=Optimisation)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from apportion import __version__
-from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_bytes
+from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_bytes, read_description
 from apportion.data.batch import Batches
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
@@ -78,6 +78,8 @@ def run(
         tasks.load(experiment.task), store.vocabulary, experiment.hyperparameters,
         optimisation=experiment.optimisation, seed=experiment.seed, device=_device(experiment),
     )  # fmt: skip
+    if experiment.start is not None:
+        model.begin_from(_start(experiment.start, store))
     budget = experiment.node_budget
     model.fit(Batches(training, budget, experiment.seed), Batches(validation, budget), log)
     model.save(folder, experiment=described)
@@ -210,8 +212,24 @@ class _Log:
 
 
 def _described(experiment: Experiment, store: DataflowStore) -> dict[str, Any]:
-    settings = {**asdict(experiment), "data": str(experiment.data)}
+    settings = {
+        **asdict(experiment),
+        "data": str(experiment.data),
+        # By its name: a folder of runs may be moved.
+        "start": None if experiment.start is None else experiment.start.name,
+    }
     return {"settings": settings, "data_fingerprint": store.fingerprint, "version": __version__}
+
+
+def _start(folder: Path, store: DataflowStore) -> Path:
+    """A run to go on from, once it is sure that it was trained on this store."""
+    theirs = read_description(folder).experiment.get("data_fingerprint")
+    if theirs != store.fingerprint:
+        raise InvalidSetting(
+            f"The run in {folder} was trained on the dataset {theirs}, and this one is {store.fingerprint}: "
+            "what it learnt from could be tested on here. Start anew, or from a run on this dataset."
+        )
+    return folder
 
 
 def _device(experiment: Experiment) -> str:
