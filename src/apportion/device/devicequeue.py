@@ -137,10 +137,23 @@ class Queue:
             launch_seconds=empty,
         )
 
+    def exercise(self, seconds: float) -> None:
+        """Keep every processor of the device busy for about this long, once what it runs is compiled."""
+        build, items = Build(_CALIBRATION, "multiply"), _GROUP * self.info.compute_units
+        buffer = cl.Buffer(self.context, _READ_WRITE, 4 * _MOST_ITEMS)
+        self._wait(build, items, buffer)
+        while True:
+            started = time.perf_counter()
+            self._wait(build, items, buffer)
+            taken = time.perf_counter() - started
+            if taken >= seconds or items == _MOST_ITEMS:
+                return
+            items = min(_MOST_ITEMS, items * max(2, int(seconds / taken)))
+
     def _wait(self, build: Build, items: int, *arguments: cl.Buffer) -> None:
         kernel = self.kernel(build)
         kernel.set_args(*arguments)
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,)).wait()
+        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (_GROUP,)).wait()
 
 
 class OwnBuffer:
@@ -197,6 +210,8 @@ def _fastest(action: Callable[[], object], times: int = 4) -> float:
     return best
 
 
+_GROUP = 64
+_MOST_ITEMS = 1 << 22
 _MULTIPLY_ADDS = 1024
 _CALIBRATION = f"""
 kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}

@@ -9,7 +9,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.device import memory
 from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.devicequeue import Queue
+from apportion.device.givingway import GivingWay
 from apportion.device.plan import Build, Outcome, Plan
 from apportion.device.running import Prepared, Running
 from apportion.device.visit import Launched, Seen, Visit
@@ -27,8 +27,6 @@ from apportion.errors import NoDevice, UnknownName
 
 Bytes = NDArray[np.uint8]
 _POCL = "Portable Computing Language"
-_BEHIND = 5
-"How nice threads that compute are to those that feed other devices: a third of their weight."
 
 
 class Driver:
@@ -38,6 +36,7 @@ class Driver:
         self.devices = {queue.info.id: queue for queue in _found()}
         self.regions: dict[int, tuple[Bytes, int]] = {}
         self._visitor = Visitor(self.devices)
+        self._giving_way = GivingWay()
         self._prepared: dict[int, Prepared] = {}
 
     def describe(self) -> list[DeviceInfo]:
@@ -60,6 +59,7 @@ class Driver:
 
     def calibrate(self, device: str) -> Calibration:
         """What a device does per second."""
+        self._giving_way.arrange()
         return self._queue(device).calibrate()
 
     def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> Outcome:
@@ -82,6 +82,7 @@ class Driver:
     def _launch(self, prepared: Prepared, report: Callable[[], None]) -> Outcome:
         running = Running(prepared, self.regions, report)
         running.compile()
+        self._giving_way.arrange(prepared.queues)
         started = time.perf_counter()
         times = running.launch(started)
         merging = time.perf_counter()
@@ -94,6 +95,7 @@ class Driver:
 
     def visit(self, visit: Visit, report: Callable[[tuple[str, Launched]], None]) -> list[Seen]:
         """Measure one case of a workload on several devices in turn; every launch is told as it ends."""
+        self._giving_way.arrange()
         return self._visitor.visit(visit, report)
 
     def _queue(self, device: str) -> Queue:
@@ -110,15 +112,11 @@ def _found() -> list[Queue]:
         return []
     kinds = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
     found: list[tuple[str, Any, Any]] = []
-    working: set[int] = set()
     for platform in platforms:
-        before = _threads()
         try:
             devices = platform.get_devices()
         except cl.Error:
             continue  # a driver without its hardware
-        if any(device.type & cl.device_type.CPU for device in devices):
-            working |= _threads() - before
         for device in devices:
             kind = next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
             found.append((kind, platform, device))
@@ -126,30 +124,11 @@ def _found() -> list[Queue]:
     found.sort(key=lambda entry: ["cpu", "gpu", "accelerator"].index(entry[0]))
     counts: dict[str, int] = {}
     queues = []
-    others = any(kind != "cpu" for kind, _, _ in found)
     for kind, platform, device in found:
         counts[kind] = counts.get(kind, 0) + 1
         name = kind if counts[kind] == 1 else f"{kind}{counts[kind]}"
         queues.append(Queue(device, _info(name, kind, platform, device)))
-    if others:
-        _give_way(working)
     return queues
-
-
-def _threads() -> set[int]:
-    """The threads of this process."""
-    try:
-        return {int(name) for name in os.listdir("/proc/self/task")}
-    except OSError:
-        return set()
-
-
-def _give_way(threads: set[int]) -> None:
-    """Let threads that compute run behind those that feed other devices: there is one for each processor, and
-    a copy to a GPU that waits for one of them takes twice as long."""
-    for thread in threads:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, _BEHIND)
 
 
 def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
