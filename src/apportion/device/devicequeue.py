@@ -18,6 +18,8 @@ from apportion.errors import CompileError, LaunchFailed
 from apportion.program.bounds import Interval
 
 Bytes = NDArray[np.uint8]
+POCL = "Portable Computing Language"
+"What PoCL calls its platform."
 _READ_WRITE = cl.mem_flags.READ_WRITE
 
 
@@ -25,7 +27,7 @@ class Queue:
     """One device: its context, its programs, its buffers and the thread that talks to it.
 
     A thread of its own, since waiting for one device must not keep another from being fed; and Intel's
-    runtime with one worker computes in the thread that waits.
+    runtime with one worker computes in the thread that waits. What begins at once needs none.
     """
 
     def __init__(self, device: cl.Device, info: DeviceInfo) -> None:
@@ -64,6 +66,14 @@ class Queue:
         first = (build, local_size) not in self._warm
         self._warm.add((build, local_size))
         return first
+
+    def begins_at_once(self, build: Build, local_size: tuple[int, ...]) -> bool:
+        """Whether a launch computes on the host's own arrays from when it is enqueued, with nobody waiting.
+
+        PoCL's threads do; not in a first launch, in which a driver may compile before it comes back.
+        """
+        own_threads = POCL in self.info.platform and self.info.shares_memory
+        return own_threads and (build, local_size) in self._warm
 
     def adopt(self, build: Build, binary: bytes) -> None:
         """Take a kernel from a binary that this device's compiler made before."""

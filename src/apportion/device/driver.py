@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.device import memory
 from apportion.device.base import Calibration, DeviceInfo
-from apportion.device.devicequeue import Queue
+from apportion.device.devicequeue import POCL, Queue
 from apportion.device.givingway import GivingWay
 from apportion.device.plan import Build, Outcome, Plan
 from apportion.device.running import Prepared, Running
@@ -26,7 +26,6 @@ from apportion.device.visiting import Visitor
 from apportion.errors import NoDevice, UnknownName
 
 Bytes = NDArray[np.uint8]
-_POCL = "Portable Computing Language"
 
 
 class Driver:
@@ -136,8 +135,8 @@ def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
 
     pyopencl's own loader always offers the wheel's, also beside the system's.
     """
-    pocl = [entry for entry in found if _POCL in entry[1].name]
-    if os.environ.get("APPORTION_POCL_INSTANCES") != "1" or len(pocl) < 2:
+    pocl = [entry for entry in found if POCL in entry[1].name]
+    if os.environ.get("APPORTIONPOCL_INSTANCES") != "1" or len(pocl) < 2:
         return found
     newest = max(
         pocl, key=lambda entry: [int(n) for n in re.findall(r"\d+", entry[1].version.split("PoCL")[-1])[:2]]
@@ -174,7 +173,7 @@ def _compiler(version: str, language: str) -> str:
 
 
 def _faults(platform: str, version: str) -> tuple[str, ...]:
-    if _POCL not in platform:
+    if POCL not in platform:
         return ()
     return (
         "PoCL 3 to 5 miscompile `continue` across a barrier: every work-item then does what one should",

@@ -1,8 +1,8 @@
 """Threads that compute for a CPU give way to those that feed other devices, while both share a launch.
 
 A CPU device has a thread for each processor, so that a thread which copies to a GPU, or waits for one, finds
-none free when it wakes up: on 16 processors a copy of 1.3 ms took 9.1 while the CPU computed. How nice a thread
-is counts only when its time slice is over; one of the class `SCHED_IDLE` is put aside the moment any other
+none free when it wakes up: on 16 processors a copy of 1.3 ms took 9.1 while the CPU computed. How nice one is
+counts only when its time slice is over; a thread of the class `SCHED_IDLE` is put aside the moment any other
 wants to run.
 
 Such a thread also gives way to every other program, so a machine that has more to do would hardly get on with

@@ -117,7 +117,7 @@ class DeviceTime:
     seconds: float
     "From the start of the launch until this device was done."
     began: float = 0.0
-    "From the start of the launch until this device's thread had it in hand."
+    "From the start of the launch until its arguments were set: by its own thread, or by the one that serves."
     busy: float = 0.0
     "What the device itself says its kernels took: without a driver's compiling at a first launch."
     cold: bool = False

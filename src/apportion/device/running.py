@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -19,6 +21,8 @@ from apportion.errors import LaunchFailed, OutOfBoundsWrite
 from apportion.program.bounds import Interval
 
 Bytes = NDArray[np.uint8]
+P = ParamSpec("P")
+T = TypeVar("T")
 _MOST_REACHES = 1024
 
 
@@ -38,6 +42,14 @@ class Prepared:
                 self._reached.clear()
             self._reached[key] = self.plan.touched(place, *part, write=write)
         return self._reached[key]
+
+
+class _Begun(NamedTuple):
+    """A device that computes, since when, and what it was given."""
+
+    at: float
+    enqueued: float
+    events: list[tuple[tuple[int, int], cl.Event]]
 
 
 class Running:
@@ -71,28 +83,73 @@ class Running:
 
     def launch(self, started: float) -> tuple[DeviceTime, ...]:
         """Start every device at once, and wait for all."""
-        *others, last = self.queues
-        waiting = [queue.thread.submit(self._device, queue, started) for queue in others]
+        # What computes by itself is started first, which takes some ten microseconds, and waited for last: a
+        # thread of its own would come to it when the one that feeds the others lets go of the interpreter.
+        ahead = {queue: _done(self._told, queue, self._begin) for queue in self.queues if self._early(queue)}
+        fed = [queue for queue in self.queues if queue not in ahead]
+        feed = partial(self._feed, started=started)
+        times = {queue: queue.thread.submit(self._told, queue, feed) for queue in fed[:-1]}
         # The last device is fed from here: handing it to a thread and waking up again would cost it time.
-        here: Future[DeviceTime] = Future()
-        try:
-            here.set_result(self._device(last, started))
-        except Exception as failure:
-            here.set_exception(failure)
+        times |= {queue: _done(self._told, queue, feed) for queue in fed[-1:]}
+        for queue, begun in ahead.items():
+            end = partial(self._end, begun=begun, started=started)
+            times[queue] = _done(self._told, queue, end)
         # Every device is waited for, also when one fails, so that none still writes when the error is told.
-        futures = [*waiting, here]
+        futures = [times[queue] for queue in self.queues]
         failures = [error for future in futures if (error := future.exception()) is not None]
         if failures:
             raise failures[0]
         return tuple(future.result() for future in futures)
 
-    def _device(self, queue: Queue, started: float) -> DeviceTime:
+    def _told(self, queue: Queue, step: Callable[[Queue], T]) -> T:
+        """What a step on a device gives; a driver's error says where it happened."""
         try:
-            return self._feed(queue, started)
+            return step(queue)
         except cl.Error as error:
             raise LaunchFailed(
                 f"{queue.info.id} ({queue.info.name}) could not run {self.plan.build.kernel!r}: {error}"
             ) from error
+
+    def _early(self, queue: Queue) -> bool:
+        """Whether a device is started before the others are fed: that takes no time, as nothing is copied."""
+        return (
+            not self.alone
+            and self.plan.chunks is None
+            and queue.begins_at_once(self.plan.build, self.plan.span.local_size)
+            and all(self._in_place(place) for place in self.places)
+        )
+
+    def _begin(self, queue: Queue) -> _Begun:
+        """Start a device on all its parts, and come back while it computes."""
+        clock = time.perf_counter
+        begun = clock()
+        kernel = queue.kernel(self.plan.build)
+        self._set_arguments(queue, kernel, {})
+        enqueued = clock()
+        events: list[tuple[tuple[int, int], cl.Event]] = []
+        while (part := self.supply.take(queue.info.id)) is not None:
+            if part[0] < part[1]:
+                events.append((part, self._enqueue(queue, kernel, part)))
+        queue.queue.flush()
+        self._begun(queue)
+        return _Begun(begun, enqueued, events)
+
+    def _end(self, queue: Queue, begun: Future[_Begun], started: float) -> DeviceTime:
+        """Wait for a device that was started; when it was done its own clock tells, however late this is."""
+        queue.queue.finish()  # also when not all could be enqueued
+        now = time.perf_counter()
+        at, enqueued, events = begun.result()
+        busy = taken = 0.0
+        for part, event in events:
+            event.wait()  # it fails when the kernel has
+            busy += 1e-9 * (event.profile.end - event.profile.start)
+            taken = 1e-9 * (event.profile.end - events[0][1].profile.queued)
+            _append(self.ranges[queue.info.id], part)
+        done = min(now, enqueued + max(busy, taken))
+        ranges = tuple(self.ranges[queue.info.id])
+        return DeviceTime(
+            queue.info.id, ranges, enqueued - at, done - enqueued, 0.0, done - started, at - started, busy
+        )
 
     def _feed(self, queue: Queue, started: float) -> DeviceTime:
         clock = time.perf_counter
@@ -101,14 +158,7 @@ class Running:
         cold = False
         buffers: dict[int, OwnBuffer] = {}
         begun = clock()
-        for number, place in enumerate(self.plan.arguments):
-            match place:
-                case ArrayPlace():
-                    kernel.set_arg(number, self._buffer(queue, place, buffers))
-                case ValuePlace():
-                    kernel.set_arg(number, place.data)
-                case LocalPlace():
-                    kernel.set_arg(number, cl.LocalMemory(place.nbytes))
+        self._set_arguments(queue, kernel, buffers)
         upload += clock() - begun
         while (part := self.supply.take(queue.info.id)) is not None:
             if part[0] == part[1]:  # fewer work-groups than devices
@@ -154,6 +204,16 @@ class Running:
             if self._idle:
                 return
         self._report()
+
+    def _set_arguments(self, queue: Queue, kernel: cl.Kernel, buffers: dict[int, OwnBuffer]) -> None:
+        for number, place in enumerate(self.plan.arguments):
+            match place:
+                case ArrayPlace():
+                    kernel.set_arg(number, self._buffer(queue, place, buffers))
+                case ValuePlace():
+                    kernel.set_arg(number, place.data)
+                case LocalPlace():
+                    kernel.set_arg(number, cl.LocalMemory(place.nbytes))
 
     def _enqueue(self, queue: Queue, kernel: cl.Kernel, part: tuple[int, int]) -> cl.Event:
         span, dimension = self.plan.span, self.plan.dimension
@@ -314,6 +374,16 @@ class Running:
             f"{place.name!r}, which has {place.nbytes}. Give it a larger array or a smaller range, or "
             "correct the kernel"
         )
+
+
+def _done(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    """What a call gives or raises here and now, told as a thread would tell it."""
+    future: Future[T] = Future()
+    try:
+        future.set_result(call(*args, **kwargs))
+    except Exception as failure:
+        future.set_exception(failure)
+    return future
 
 
 def _append(ranges: list[tuple[int, int]], part: tuple[int, int]) -> None:
