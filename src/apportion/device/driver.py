@@ -136,7 +136,7 @@ def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
     pyopencl's own loader always offers the wheel's, also beside the system's.
     """
     pocl = [entry for entry in found if POCL in entry[1].name]
-    if os.environ.get("APPORTIONPOCL_INSTANCES") != "1" or len(pocl) < 2:
+    if os.environ.get("APPORTION_POCL_INSTANCES") != "1" or len(pocl) < 2:
         return found
     newest = max(
         pocl, key=lambda entry: [int(n) for n in re.findall(r"\d+", entry[1].version.split("PoCL")[-1])[:2]]
