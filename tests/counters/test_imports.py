@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apportion.counters.imports import ImportOptions, NameMap, format_of, import_files, read_map
-from apportion.errors import InvalidSetting, MalformedInput, MissingPackage, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 
 FILES = Path(__file__).parent / "files"
 "Written by the tools themselves; the README beside them says how."
@@ -86,26 +86,6 @@ NCU = """==PROF== Connected to process 19963 (/home/user/plain)
 NCU_RAW = """"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","launch__grid_size"
 "","","","","","","","","","","","msecond",""
 "0","1","app","host","saxpy","1","7","(64, 1, 1)","(10, 1, 1)","0","9.0","1.5","10"
-"""
-
-XML = """<?xml version="1.0"?>
-<!DOCTYPE HPCToolkitExperiment [
-<!ELEMENT HPCToolkitExperiment (Header, SecCallPathProfile)>
-]>
-<HPCToolkitExperiment version="2.0">
-<Header n="cpi"><Info/></Header>
-<SecCallPathProfile i="0" n="cpi">
-<SecHeader><MetricTable>
-<Metric i="2" n="CPUTIME (usec):Sum (I)" v="derived-incr" t="inclusive" partner="3" show="1"/>
-<Metric i="3" n="CPUTIME (usec):Sum (E)" v="derived-incr" t="exclusive" partner="2" show="1"/>
-<Metric i="4" n="PAPI_TOT_INS:Sum (I)" v="derived-incr" t="inclusive" show="1"/>
-</MetricTable></SecHeader>
-<SecCallPathProfileData>
-<M n="2" v="3.5e+06"/><M n="3" v="1"/><M n="4" v="1.2e+09"/>
-<PF i="2" s="499" l="0" lm="497" f="498" n="499"><M n="2" v="3.5e+06"/></PF>
-</SecCallPathProfileData>
-</SecCallPathProfile>
-</HPCToolkitExperiment>
 """
 
 
@@ -203,6 +183,28 @@ def test_caliper_is_read_as_its_own_reader_reads_it(tmp_path):
     assert {kernel: value for (kernel, _, name), value in found.items() if name == "seconds"} == theirs
 
 
+def test_a_real_file_of_caliper_is_read_as_its_own_reader_reads_it(published):
+    """A profile of LULESH; what was counted outside of all regions is left out."""
+    reader = pytest.importorskip(
+        "caliperreader", reason="Caliper's own reader is not installed"
+    ).CaliperReader()
+    path = published("CallFlow-1.1.1-py3-none-any.whl") / "data" / "caliper-cali" / "caliper-ex.cali"
+    reader.read(str(path))
+    theirs = {
+        ("/".join(record["path"]), name): float(record[name])
+        for record in reader.records
+        if "path" in record
+        for name in ("count", "sum#time.duration", "max#time.duration")
+    }
+    table, _ = imported(path)
+    kept = table.frame.filter(
+        table.frame["counter"].is_in(["count", "sum#time.duration", "max#time.duration"])
+    )
+    ours = {(kernel, name): value for kernel, name, value in kept.select("kernel", "counter", "value").rows()}
+    assert len(ours) == 57
+    assert ours == pytest.approx(theirs)
+
+
 def test_names_can_be_mapped(tmp_path):
     map = written(tmp_path, "map.toml", '[counters]\n"papi.PAPI_TOT_INS" = "instructions"\n')
     _, found = imported(written(tmp_path, "run.cali", CALI), mapping=read_map(map))
@@ -247,26 +249,6 @@ def test_nsight_compute_that_profiled_nothing_says_so(tmp_path):
     text = "==PROF== Trying to shutdown target application\n==WARNING== No kernels were profiled.\n"
     with pytest.raises(MalformedInput, match=r"ncu\.csv:1: it holds no table; write it with `ncu --csv"):
         imported(written(tmp_path, "ncu.csv", text), format="ncu")
-
-
-def test_hpctoolkit_gives_what_the_root_of_the_calls_took(tmp_path):
-    written(tmp_path, "experiment.xml", XML)
-    assert format_of(tmp_path) == "hpctoolkit"
-    table, found = imported(tmp_path, system="ruby")
-    assert found["", 0, "instructions"] == 1.2e9
-    assert found["", 0, "seconds"] == 3.5
-    assert ("", 0, "CPUTIME (usec):Sum (E)") not in found
-    assert set(table.frame["program"]) == {"cpi"}
-    assert set(table.frame["exactness"]) == {"sampled"}
-
-
-def test_a_newer_database_of_hpctoolkit_needs_hatchet(tmp_path):
-    (tmp_path / "meta.db").write_bytes(b"HPCTOOLKITmeta\x04\x00")
-    with pytest.raises((MissingPackage, MalformedInput), match="hatchet"):
-        imported(tmp_path)
-    (tmp_path / "meta.db").unlink()
-    with pytest.raises(UnreadableFile, match=r"neither experiment.xml nor meta.db"):
-        imported(tmp_path)
 
 
 def test_a_plain_table_has_a_row_for_each_run_or_for_each_value(tmp_path):
@@ -318,12 +300,6 @@ def test_a_malformed_file_names_its_line_and_nothing_is_imported(tmp_path, name,
     good = written(tmp_path, "good.json", PERF)
     with pytest.raises(MalformedInput, match=problem):
         import_files([good, written(tmp_path, name, text)], ImportOptions(program="p"))
-
-
-def test_xml_that_is_cut_short_names_its_line(tmp_path):
-    written(tmp_path, "experiment.xml", XML[:-60])
-    with pytest.raises(MalformedInput, match=r"experiment\.xml:\d+:\d+: not XML"):
-        imported(tmp_path)
 
 
 def test_a_mapping_must_make_sense(tmp_path):

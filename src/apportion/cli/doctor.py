@@ -37,7 +37,6 @@ PURPOSES = {
     "jax": "turning JAX functions into graphs, and tuning them",
     "triton": "measuring and tuning Triton kernels on a GPU",
     "counters": "telling the instruction mix of programs, and counting what kernels do",
-    "hpctoolkit": "importing HPCToolkit's newer databases",
 }
 "What each extra is for, in words that finish the sentence 'needed for …'."
 

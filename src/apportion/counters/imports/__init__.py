@@ -41,6 +41,8 @@ def format_of(path: Path) -> str:
             start = file.read(_LOOKED_AT).decode("utf-8", "replace")
     except OSError as error:
         raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
+    if "<HPCToolkitExperiment" in start:
+        return "hpctoolkit"
     if start.startswith("__rec="):
         return "caliper"
     if '"counter-value"' in start:

@@ -10,7 +10,7 @@ from apportion.errors import InvalidSetting, MalformedInput
 
 KNOWN = {
     "instructions": "instructions", "PAPI_TOT_INS": "instructions", "inst_retired.any": "instructions",
-    "perf::INSTRUCTIONS": "instructions", "PAPI_TOT_INS:Sum (I)": "instructions",
+    "perf::INSTRUCTIONS": "instructions",
     "smsp__inst_executed.sum": "instructions", "sm__inst_executed.sum": "instructions",
     "page-faults": "page_faults", "faults": "page_faults", "perf::PAGE-FAULTS": "page_faults",
     "launch__grid_size": "warp_blocks",
