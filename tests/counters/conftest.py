@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import tarfile
 import urllib.request
@@ -39,7 +40,7 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
             try:
                 with urllib.request.urlopen(url, timeout=10) as answer:
                     content = answer.read()
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 pytest.skip(f"{name} cannot be fetched from PyPI ({error})")
             part = kept.with_name(f"{name}.{os.getpid()}")
             part.write_bytes(content)
