@@ -30,9 +30,15 @@ def server():
             wanted = self.headers.get("Range")
             asked.append(wanted)
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+            if start == len(CONTENT):
+                self.send_error(416)
+                return
             self.send_response(206 if wanted else 200)
+            self.send_header("Content-Length", str(len(CONTENT) - start))
             self.end_headers()
-            self.wfile.write(CONTENT[start:])
+            # At this address, the first answer breaks off.
+            broken = self.path == "/broken" and not wanted
+            self.wfile.write(CONTENT[start : 100 if broken else None])
 
         def log_message(self, *_: object) -> None:
             pass
@@ -63,6 +69,21 @@ def test_a_download_goes_on_where_it_stopped(tmp_path: Path, server) -> None:
     assert len(asked) == 1
 
 
+def test_what_a_broken_connection_brought_is_kept_and_gone_on_from(tmp_path: Path, server) -> None:
+    url, asked = server
+    broken = url.replace("/f.bin", "/broken")
+    with pytest.raises(UnreadableFile, match="broken off after 100 of 500 bytes; the same command goes on"):
+        list(fetch(dataset(broken), tmp_path))
+    assert [c.state for c in fetch(dataset(broken), tmp_path)] == ["good"]
+    assert asked == [None, "bytes=100-"]
+
+
+def test_a_download_that_only_was_not_put_in_place_is(tmp_path: Path, server) -> None:
+    (tmp_path / "f.bin.part").write_bytes(CONTENT)
+    assert [c.state for c in fetch(dataset(server[0]), tmp_path)] == ["good"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f.bin"]
+
+
 def test_what_has_another_checksum_is_not_kept(tmp_path: Path, server) -> None:
     with pytest.raises(InvalidSetting, match="does not have the checksum"):
         list(fetch(dataset(server[0], "0" * 64), tmp_path))
@@ -75,6 +96,15 @@ def test_without_a_network_the_message_says_what_to_do(tmp_path: Path) -> None:
         UnreadableFile, match=rf"On a machine with a network, download {nobody} and put it at"
     ):
         list(fetch(dataset(nobody), tmp_path, seconds=2))
+
+
+def test_without_a_network_every_file_is_named(tmp_path: Path) -> None:
+    files = [File(name, SHA, f"http://127.0.0.1:9/{name}") for name in ("a.bin", "b.bin")]
+    whole = Dataset("d", "what", "origin", "licence", (*files, File("c.bin", SHA, by_hand="ask its author")))
+    tried = fetch(whole, tmp_path, seconds=2)
+    assert next(tried).file.name == "c.bin"
+    with pytest.raises(UnreadableFile, match=r"(?s)download \S+/a\.bin .*download \S+/b\.bin "):
+        next(tried)
 
 
 def test_a_file_without_an_address_is_got_by_hand(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -14,6 +15,8 @@ from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
 from apportion.settings import cache_folder
 
 _CHUNK = 1 << 20
+_NOTHING_LEFT = 416
+"What a server answers to a range that begins at the end of the file."
 
 
 @dataclass(frozen=True)
@@ -151,16 +154,24 @@ def fetch(dataset: Dataset, folder: Path | None = None, *, seconds: float = 30.0
     """Download what is missing or wrong, going on where an earlier download stopped; each file as it is done.
 
     Raises:
-        UnreadableFile: the network, or the file there, is not to be had; the message says what to do by hand.
+        UnreadableFile: the network, or a file there, is not to be had; raised once all files were tried, and
+            the message says what to do by hand about each.
         InvalidSetting: what came has another checksum than it must have; it is not kept.
     """
     place = folder or dataset.folder
+    failed = []
     for condition in check(dataset, place):
         if condition.state != "good" and condition.file.url:
             place.mkdir(parents=True, exist_ok=True)
-            _download(condition.file, condition.path, seconds)
+            try:
+                _download(condition.file, condition.path, seconds)
+            except UnreadableFile as error:
+                failed.append(str(error))
+                continue
             condition = Condition(condition.file, condition.path, "good")
         yield condition
+    if failed:
+        raise UnreadableFile("\n".join(failed))
 
 
 def instructions(condition: Condition) -> str:
@@ -188,15 +199,24 @@ def _download(file: File, path: Path, seconds: float) -> None:
     try:
         with urllib.request.urlopen(request, timeout=seconds) as answer:
             goes_on = there and answer.status == 206
+            wanted = int(answer.headers.get("Content-Length") or 0)
+            came = 0
             with part.open("ab" if goes_on else "wb") as written:
                 while chunk := answer.read(_CHUNK):
-                    written.write(chunk)
-    except (urllib.error.URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        wanted = instructions(Condition(file, path, "missing"))
-        raise UnreadableFile(
-            f"Cannot fetch {file.name} ({reason}). On a machine with a network, {wanted}."
-        ) from error
+                    came += written.write(chunk)
+        # A connection that closes too early looks like the end of the file to whoever reads in pieces.
+        if came < wanted:
+            raise OSError(
+                f"broken off after {came:,} of {wanted:,} bytes; the same command goes on from there"
+            )
+    except (OSError, http.client.HTTPException) as error:
+        # Nothing is left to send of a download that was stopped just before it was put in its place.
+        if not (isinstance(error, urllib.error.HTTPError) and error.code == _NOTHING_LEFT and there):
+            reason = getattr(error, "reason", error)
+            by_hand = instructions(Condition(file, path, "missing"))
+            raise UnreadableFile(
+                f"Cannot fetch {file.name} ({reason}). On a machine with a network, {by_hand}."
+            ) from error
     if _digest(part) != file.sha256:
         part.unlink()
         raise InvalidSetting(f"{file.url} does not have the checksum {file.sha256}; it was not kept")
