@@ -51,6 +51,8 @@ def test_the_page_says_whether_the_bar_is_met_and_what_was_left_out(table: Path)
     assert "The bar (mean error below 0.12" in text
     assert "## Left out" in text
     assert "always 0.5" in text
+    assert "| b.ll | 64 | 4,194,304 |  |" in text
+    assert "thesis" not in text.split("##")[0]  # a table of somebody else's has nothing to do with it
 
 
 def test_shares_must_be_shares_and_something_must_be_left(tmp_path: Path) -> None:

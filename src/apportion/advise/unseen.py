@@ -82,7 +82,7 @@ def evaluate(rows: Sequence[Measured], pair: str) -> tuple[list[Kernel], list[st
     ranged = RANGE_INPUTS[0] in model.inputs
     found, left = [], []
     for row in rows:
-        name = row.columns.get("name") or str(row.query.source)
+        name = row.columns.get("name") or row.columns.get("source") or str(row.query.source)
         try:
             measured = row.number(SHARE)
             if measured is None or not 0 <= measured <= 1:
@@ -118,9 +118,8 @@ def levels(kernels: Sequence[Kernel], pair: str) -> list[Level]:
         _level(f"{pair}, regression", truth, [kernel.regression for kernel in kernels]),
         _level(f"{pair}, classification", truth, [kernel.classification for kernel in kernels]),
     ]
-    for column in PUBLISHED:
-        if all(column in kernel.published for kernel in kernels):
-            rows.append(_level(column, truth, [kernel.published[column] for kernel in kernels]))
+    for column in _published(kernels):
+        rows.append(_level(column, truth, [kernel.published[column] for kernel in kernels]))
     learned = float(model_of(pair).about.get("median_share", 50.0)) / 100
     best = float(np.median(truth))
     return [
@@ -162,7 +161,8 @@ def _odds(shares: Numbers) -> Numbers:
 
 def page(found: Mapping[str, Sequence[Kernel]], left: Sequence[str], table: Path) -> str:
     """The results page, in Markdown, of models by the name of their pair."""
-    lines = ["# Kernels never seen: the shipped models against measured shares", "", *_opening(table)]
+    first = next(iter(found.values()))
+    lines = ["# Kernels never seen: the shipped models against measured shares", "", *_opening(table, first)]
     for pair, kernels in found.items():
         lines += [
             "",
@@ -175,26 +175,35 @@ def page(found: Mapping[str, Sequence[Kernel]], left: Sequence[str], table: Path
         lines += ["", *_reading(kernels, pair)]
     if left:
         lines += ["", "## Left out", "", *(f"- {reason}" for reason in left)]
-    first = next(iter(found.values()))
-    if any(kernel.where for kernel in first):
-        lines += ["", "## Sizes used", "", "| kernel | work-group | bytes | from |", "|---|---|---|---|"]
-        lines += [f"| {k.name} | {size_in_words(k.local_size)} | {k.bytes:,} | {k.where} |" for k in first]
+    lines += ["", "## Sizes used", "", "| kernel | work-group | bytes | from |", "|---|---|---|---|"]
+    lines += [f"| {k.name} | {size_in_words(k.local_size)} | {k.bytes:,} | {k.where} |" for k in first]
     return "\n".join([*lines, "", *_made(table), ""])
 
 
-def _opening(table: Path) -> list[str]:
+def _opening(table: Path, kernels: Sequence[Kernel]) -> list[str]:
+    sizes = ["The sizes are those of the table, and stand at the end."]
+    if _published(kernels):
+        sizes = [
+            "The thesis says neither the sizes nor the work-groups behind its table; CHAI's defaults are",
+            "used here, in the table at the end.",
+        ]
     return [
         "Each kernel's share is predicted at one size and compared with the share that its measured times",
         "ask for. `range` is what the model says of the same kernel at other sizes (1 KiB to 16 GiB, groups",
-        f"of 1 to 1,024). Measured shares and published predictions: `{table.name}`. The thesis says neither",
-        "the sizes nor the work-groups behind its table; CHAI's defaults are used here, in the table at the",
-        "end. Constant answers stand beside every model: with few kernels no claim of skill can rest on a",
-        "table that they win.",
+        f"of 1 to 1,024). Measured shares, and predictions of others if there are any: `{table.name}`.",
+        *sizes,
+        "Constant answers stand beside every model: with few kernels no claim of skill can rest on a table",
+        "that they win.",
     ]
 
 
+def _published(kernels: Sequence[Kernel]) -> list[str]:
+    """The predictors of others that said something of every kernel."""
+    return [column for column in PUBLISHED if all(column in kernel.published for kernel in kernels)]
+
+
 def _kernels(kernels: Sequence[Kernel]) -> list[str]:
-    published = [column for column in PUBLISHED if all(column in kernel.published for kernel in kernels)]
+    published = _published(kernels)
     heads = ["kernel", "measured", "regression", f"{CONFIDENCE:.0%} interval", "holds", "class", "range"]
     heads += ["familiarity", *published]
     lines = ["| " + " | ".join(heads) + " |", "|---|" + "---|" * (len(heads) - 1)]
@@ -238,8 +247,8 @@ def _reading(kernels: Sequence[Kernel], pair: str) -> list[str]:
         "",
         f"- {held} of {len(kernels)} intervals hold the measured share; {strange} kernels are stranger than "
         "nine in ten of those learned from.",
-        f"- The answer moves by {moved:.2f} on average over the sizes swept: sizes that nobody published "
-        "decide much.",
+        f"- The answer moves by {moved:.2f} on average over the sizes swept"
+        + (": sizes that nobody published decide much." if _published(kernels) else "."),
     ]
     if extreme:
         share = float(model_of(pair).about.get("below_2_percent", 0.0))
