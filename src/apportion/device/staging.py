@@ -85,7 +85,10 @@ class Staging:
         if self._threads == 1 or len(target) < _ONE_THREAD:
             np.copyto(target, source)
             return
-        self._pool = self._pool or ThreadPoolExecutor(self._threads, thread_name_prefix="staging")
+        self._pool = self._pool or ThreadPoolExecutor(self._threads - 1, thread_name_prefix="staging")
         step = -(-len(target) // self._threads)
-        parts = [slice(start, start + step) for start in range(0, len(target), step)]
-        list(self._pool.map(lambda part: np.copyto(target[part], source[part]), parts))
+        first, *rest = (slice(start, start + step) for start in range(0, len(target), step))
+        others = [self._pool.submit(np.copyto, target[part], source[part]) for part in rest]
+        np.copyto(target[first], source[first])  # which lets the others begin, and needs no waking up
+        for other in others:
+            other.result()
