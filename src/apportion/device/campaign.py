@@ -39,6 +39,10 @@ JOURNAL = "journal.jsonl"
 LAUNCHES = "launches.jsonl"
 "Of the visit in flight."
 TABLE = "measurements.parquet"
+_BREAKING = ("WorkerCrashed", "DeadlineExceeded", "LaunchFailed")
+"Failures after which a worker begins anew, drivers and all: seconds, in which dozens of others are measured."
+_BREAKS = 2
+"A kernel that did so at this many ranges is not tried at others."
 Compiled = Callable[[Workload], str]
 "Where the LLVM IR of a workload comes from."
 
@@ -255,6 +259,7 @@ def _visits(
 ) -> Iterator[list[Point]]:
     infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    broken: dict[tuple[str, str], int] = {}
     for workload in workloads:
         if isinstance(workload, Point):
             if workload.key not in done:
@@ -274,12 +279,20 @@ def _visits(
                 reason = f"Skipped: a launch would take about {expected:.2g} s"
                 yield [replace(starts[device], failure=reason) for device in left]
                 continue
+            if broken.get((workload.digest, workload.kernel), 0) >= _BREAKS:
+                reason = f"Skipped: this kernel broke {_BREAKS} workers at other ranges"
+                yield [replace(starts[device], failure=reason) for device in left]
+                continue
             # Results are compared also with those of a device that an earlier run measured.
             first = infos[0].id
             reference = [first] if first not in left and done[starts[first].key] else []
             asked = [starts[device] for device in (*reference, *left)]
             visited = _visit(workload, case, asked, campaign, worker, compiled, flight)
             points = [point for point in visited if point.device in left]
+            if any(point.failure.startswith(_BREAKING) for point in points):
+                broken[workload.digest, workload.kernel] = (
+                    broken.get((workload.digest, workload.kernel), 0) + 1
+                )
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
             insort(smaller, (case.span.work_items, longest))
             yield points
