@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,28 @@ def test_reproduce_writes_its_page(shared_data: Path, tmp_path: Path, capsys) ->
     # The published level of always answering one half.
     assert "| always 50 | 20.20 |" in page.read_text()
     assert "mae, cgo17-nvidia" in capsys.readouterr().out
+
+
+def test_device_mapping_shows_the_network_of_its_table_or_says_how_to_train_it(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    settings, page = tmp_path / "small.toml", tmp_path / "page.md"
+    settings.write_text(
+        'task = "device-mapping"\npairs = ["cgo17-amd", "cgo17-nvidia"]\n[repetitions]\nthesis = 1\n'
+        '[[rows]]\nname = "always CPU"\nlearner = "constant"\ntarget = "device"\n'
+    )
+    networks = tmp_path / "networks"
+    asked = (
+        "reproduce", "device-mapping", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
+        "--results", str(tmp_path / "r.jsonl"), "--out", str(page), "--networks", str(networks),
+    )  # fmt: skip
+    run(*asked)
+    assert "## Table 4.2\n\nIts network was not trained here" in page.read_text()
+    assert "`apportion reproduce ablation --form device-mapping` trains it" in capsys.readouterr().err
+    with tarfile.open(root / "experiments" / "ablation-units.tar.xz") as archive:
+        archive.extract("programl-device-mapping.device-mapping.amd.thesis.32.json", networks, filter="data")
+    run(*asked)
+    assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in page.read_text()
+    assert re.search(r"\| ProGraML, device mapping \| random \(leaks\) \| [\d.]+ \(", page.read_text())

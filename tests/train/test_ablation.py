@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from apportion.train.ablation import (
 )
 from apportion.train.ablationdata import AblationData, data_of, pack, unpack
 from apportion.train.ablationpage import FIGURE, TABLE_51, TABLE_52, write_page
-from apportion.train.ablationscores import EQUAL, PUBLISHED, scores, weighted_rates
+from apportion.train.ablationscores import EQUAL, PUBLISHED, measures_of, scores, weighted_rates
 from apportion.train.crossvalidate import Entry
 from apportion.train.kerneltable import KernelTable, table_of
 
@@ -200,6 +201,9 @@ def test_networks_learn_and_scores_come_with_the_rows_that_look_at_no_graph(
     worse = by["Skips", "regression", "cgo17-nvidia", EQUAL].main.value
     assert by["both", "regression", "cgo17-nvidia", EQUAL].main.value < worse
     assert ("Device", "device-mapping", "cgo17-amd", PUBLISHED) in by
+    paid = {row: by[row, "classification", "cgo17-nvidia", ""].measures for row in ("tree", "median")}
+    assert paid["tree"]["of_oracle"].value > paid["median"]["of_oracle"].value
+    assert 0 <= paid["tree"]["regret"].value < paid["median"]["regret"].value
     again = scores(plan, data, tables, finished, report=pytest.fail)
     assert again == found
 
@@ -216,12 +220,28 @@ def test_the_page_shows_what_was_measured_beside_what_was_published(
     assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in text
     assert f"({FIGURE})" in text
     assert "Not run yet" not in text
+    assert "Skips (not: by source (inputs leak)); Mean Pooling + MLP (not:" in text
+    assert "### device-mapping, AMD" in text
+    paid = text.split("### regression, NVIDIA")[1].split("###")[0]
+    assert re.search(r"\| Skips \| as published \| [\d.]+ / [\d.]+ / 0\.\d+ \(\S+ to \S+\) / [\d.]+ \|", paid)
     more = replace(plan, rows=(*plan.rows, NetworkRow("New", SMALL), NetworkRow("Newer", SMALL)))
     write_page(more, data, tables, found, finished, tmp_path / "more.md")
     assert "**Not run yet**, 2 of 5 networks: New; Newer." in (tmp_path / "more.md").read_text()
     figure = (tmp_path / FIGURE).read_text()
     assert figure.startswith("<svg")
     assert figure.count("<circle") == 2 + 1 + 2  # regression, classification, and the list of names
+
+
+def test_decisions_cost_what_the_devices_take() -> None:
+    cpu, gpu = np.array([1.0, 4.0]), np.array([2.0, 1.0])
+    wrong = measures_of("device-mapping", (np.array([0.0, 1.0]), np.array([1.0, 1.0]), cpu, gpu))
+    assert wrong["over_gpu"] == 1
+    assert wrong["regret"] == pytest.approx((2 + 1) / (1 + 1) - 1)
+    # Class 3 is 75 %: then the CPU is done after 0.75, the GPU after 0.5; the best share takes 2/3.
+    shared = measures_of("classification", (np.array([3.0]), np.array([3.0]), cpu[:1], gpu[:1]))
+    assert shared["of_oracle"] == pytest.approx((2 / 3) / 0.75)
+    beyond = measures_of("regression", (np.array([66.0]), np.array([130.0]), cpu[:1], gpu[:1]))
+    assert beyond["over_cpu"] == 1
 
 
 def test_weighted_rates_are_those_of_the_published_code() -> None:

@@ -165,6 +165,25 @@ def test_the_page_holds_targets_against_the_shipped_row(table: KernelTable, tmp_
     assert "| cgo17-nvidia | 90% | 91.0% | 90.0% | 60.0 |" in written
 
 
+def test_the_page_names_the_rows_that_reach_a_target_which_the_shipped_one_misses(
+    table: KernelTable, tmp_path: Path
+) -> None:
+    rows = (
+        Entry("pooled forests", "constant", value=90.0),
+        Entry("constant", "constant", value=40.0),
+        Entry("trees", "extra-trees", settings={"trees": 9}),
+    )
+    asked = Comparison("load-balance", ("cgo17-nvidia",), {"thesis": 1}, rows)
+    scores = run(asked, {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
+    written = page(asked, {"cgo17-nvidia": table}, scores, networks=["## Networks", "", "None."])
+    assert "- cgo17-nvidia, mean absolute error, random (leaks), 5.2: trees " in written
+    assert "nothing but the test rows" in written
+    assert "## Networks\n\nNone.\n\n## What was tried" in written
+    better = replace(asked, rows=(Entry("pooled forests", "extra-trees", settings={"trees": 9}), *rows[1:]))
+    scores = run(better, {"cgo17-nvidia": table}, tmp_path / "r.jsonl", report=lambda _: None)
+    assert "nothing but the test rows" not in page(better, {"cgo17-nvidia": table}, scores)
+
+
 def test_rows_protocols_and_features_must_exist() -> None:
     with pytest.raises(UnknownName, match="No set of features called 'ast'"):
         Entry("x", "median", features="ast")

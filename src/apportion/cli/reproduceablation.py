@@ -62,7 +62,7 @@ def ablation(
     """
     plan = load(Ablation, settings)
     tables = {} if packed else _tables(data)
-    known = unpack(packed) if packed else _data(tables, data)
+    known = unpack(packed) if packed else ablation_data(tables, data)
     if pack_to is not None:
         pack(known, pack_to)
         note(f"{pack_to}: {pack_to.stat().st_size:,} bytes")
@@ -120,7 +120,8 @@ def _tables(data: Path | None) -> dict[str, KernelTable]:
     return {pair: read_cgo17(data or dataset.folder, pair) for pair in PAIRS}
 
 
-def _data(tables: dict[str, KernelTable], data: Path | None) -> AblationData:
+def ablation_data(tables: dict[str, KernelTable], data: Path | None) -> AblationData:
+    """Graphs and labels as networks see them, of the tables read from a folder."""
     folder = data or dataset_called("cgo17").folder
     found = data_of(tables, Vocabulary.read(folder.parent / _VOCABULARY))
     used = f"{len(found.graph)} of {found.rows_published} rows have IR and are used"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from apportion.advise.predictor import WEIGHTS, model_of, pairs
+from apportion.cli.reproduceablation import ablation_data
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.model.kernelmodel import KernelModel
 from apportion.settings import load
+from apportion.train.ablation import Ablation
+from apportion.train.ablationpage import table_42
+from apportion.train.ablationscores import Score as NetworkScore
+from apportion.train.ablationscores import scores as network_scores
 from apportion.train.crossvalidate import Comparison, Score, run
 from apportion.train.distribution import figure
 from apportion.train.kernelpage import COLUMNS, page
@@ -28,6 +34,7 @@ def device_mapping(
     data: Path | None = None,
     results: Path = Path("runs/reproduce/kernels.jsonl"),
     out: Path = Path("docs/results/device-mapping.md"),
+    networks: Path = Path("runs/reproduce/ablation"),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Cross-validate which device is faster, and write the page; what is finished is not run again.
@@ -37,9 +44,10 @@ def device_mapping(
         data: the folder of the CGO17 files; by default what `apportion data path cgo17` says.
         results: where finished folds are kept.
         out: where the page goes.
+        networks: the folder of what `apportion reproduce ablation` finished, for Table 4.2's own network.
         json: print one line of JSON per predictor, pair and protocol.
     """
-    _compare(settings, data, results, out, json)
+    _compare(settings, data, results, out, json, networks=networks)
 
 
 def load_balance(
@@ -113,7 +121,9 @@ def _covered(
     return [(pair, model.about["held_out_mae"], *vars(level).values(), path) for level in coverage]
 
 
-def _compare(settings: Path, data: Path | None, results: Path, out: Path, json: bool) -> None:
+def _compare(
+    settings: Path, data: Path | None, results: Path, out: Path, json: bool, *, networks: Path | None = None
+) -> None:
     comparison = load(Comparison, settings)
     tables = _tables(data, comparison.pairs)
     scores = run(comparison, tables, results, report=note)
@@ -124,7 +134,8 @@ def _compare(settings: Path, data: Path | None, results: Path, out: Path, json: 
             figures[name] = f"{out.stem}-{name}.svg"
             (out.parent / figures[name]).write_text(figure(table))
         coverage = {name: model_of(name).about["coverage"] for name in comparison.pairs if name in pairs()}
-    out.write_text(page(comparison, tables, scores, coverage=coverage, figures=figures))
+    trained = [] if networks is None else _table_42(tables, data, networks)
+    out.write_text(page(comparison, tables, scores, coverage=coverage, figures=figures, networks=trained))
     note(f"The page is {out}")
     if json:
         for score in scores:
@@ -132,6 +143,21 @@ def _compare(settings: Path, data: Path | None, results: Path, out: Path, json: 
             print_json({**vars(score), "measures": measures})
     else:
         _print(comparison, scores)
+
+
+def _table_42(tables: dict[str, KernelTable], data: Path | None, folder: Path) -> list[str]:
+    """The network that the table is about, as far as it was trained."""
+    trained: list[NetworkScore] = []
+    if folder.is_dir():
+        plan = load(Ablation, Path("experiments/ablation.toml"))
+        rows = tuple(row for row in plan.rows if "device-mapping" in row.forms)
+        known = ablation_data(tables, data)
+        trained = network_scores(replace(plan, rows=rows, averages=()), known, tables, folder, report=note)
+    command = "`apportion reproduce ablation --form device-mapping`"
+    if not trained:
+        note(f"Table 4.2's network is not among what is finished in {folder}: {command} trains it")
+        return ["## Table 4.2", "", f"Its network was not trained here: {command}, then this command again."]
+    return [*table_42(trained), "", f"Trained by {command}; [how, and on what](ablation.md#how-it-was-made)."]
 
 
 def _print(comparison: Comparison, scores: Sequence[Score]) -> None:

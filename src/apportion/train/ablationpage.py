@@ -13,7 +13,7 @@ import numpy as np
 
 from apportion import __version__
 from apportion.task.metrics import Interval
-from apportion.train.ablation import Ablation, forward_times, results
+from apportion.train.ablation import Ablation, Unit, forward_times, results, units_of
 from apportion.train.ablationdata import AblationData
 from apportion.train.ablationfigure import forward_figure
 from apportion.train.ablationscores import EQUAL, PUBLISHED, Score
@@ -63,10 +63,16 @@ Ten folds of 80/10/10; a number is the mean over folds, as published, and behind
 what resampled folds give. With one application held out, folds are pooled. *As published*: the last epoch is
 tested (the port meant the best validated one, but kept a reference instead of a copy) and differentiable
 pooling has batches of 32, so six times the steps. *Equal*: batches of 256 and as many steps for all, and the
-epoch that does best on the validation rows. Rows in italics look at no graph.
+epoch that does best on the validation rows. Rows in italics look at no graph; having no epoch to choose,
+they learn from the validation rows too, but for trees that choose among the five classes.
 
 **Random folds leak**: rows of one source stand on both sides, and bytes moved name the application. Folds by
 source still leak the latter. Only held-out applications say what to expect of a program never seen."""
+_PAID = """\
+Speed-up over always the CPU / over always the GPU / part of the oracle's speed / time lost: speed-ups are
+geometric means over rows, the time lost is that of all rows of a fold beyond the oracle's, as a part of it.
+Where work is shared, each device's time goes with its share and the later one counts; what sharing itself
+costs is not in it, and the oracle knows the best share. A class stands for its share."""
 _TIMING = """\
 Milliseconds for the test rows of one fold ({rows}), one network, median of 20, its arrays prepared before and
 kernels launched one by one. *Plain*: every node of every graph that occurs, as the port does, each graph
@@ -122,7 +128,7 @@ def page(
 ) -> str:
     """The page, in Markdown."""
     lines = ["# The ablation of the thesis' Chapter 5, run again", "", *_reading(data)]
-    lines += [*_missing(ablation, units), "", *_summary(scores)]
+    lines += [*_missing(ablation, data, units), "", *_summary(scores)]
     lines += ["", "## Table 5.1: classes of the CPU's share, NVIDIA, random folds", ""]
     lines += _published_table(
         ablation, scores, "classification", TABLE_51, ("f1", "accuracy", "precision", "recall")
@@ -130,7 +136,8 @@ def page(
     lines += ["", "## Table 5.2: the CPU's share in percent, NVIDIA, random folds", ""]
     lines += _published_table(ablation, scores, "regression", TABLE_52, ("rmse", "mae", "mse"))
     lines += ["", *_protocols(ablation, scores)]
-    lines += ["", *_device_mapping(scores)]
+    lines += ["", *table_42(scores)]
+    lines += ["", *_costs(ablation, scores)]
     lines += ["", *_forward(ablation, times, figure=figure)]
     lines += ["", *_NOTES.splitlines(), "", *_made(ablation, data, tables, units), ""]
     return "\n".join(lines)
@@ -144,13 +151,22 @@ def _reading(data: AblationData) -> list[str]:
     return [used, "", *_READING.splitlines()]
 
 
-def _missing(ablation: Ablation, units: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The rows of the experiment that nothing is known of yet."""
+def _missing(ablation: Ablation, data: AblationData, units: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows of the experiment that nothing is known of yet, and those that want some of their folds."""
     run = {unit["row"] for unit in units}
     names = [row.name for row in ablation.rows if row.name not in run]
-    if not names:
-        return []
-    return ["", f"**Not run yet**, {len(names)} of {len(ablation.rows)} networks: {'; '.join(names)}."]
+    lines = []
+    if names:
+        lines = ["", f"**Not run yet**, {len(names)} of {len(ablation.rows)} networks: {'; '.join(names)}."]
+    done = {Unit(**{name: unit[name] for name in Unit.__dataclass_fields__}) for unit in units}
+    left: dict[str, list[str]] = {}
+    for unit in units_of(ablation, data):
+        if unit.row in run and unit not in done:
+            left.setdefault(unit.row, []).append(COLUMNS[unit.protocol])
+    if left:
+        rows = "; ".join(f"{name} (not: {', '.join(dict.fromkeys(folds))})" for name, folds in left.items())
+        lines += ["", f"**Run under some of their folds only**, or with one of two budgets: {rows}."]
+    return lines
 
 
 def _summary(scores: Sequence[Score]) -> list[str]:
@@ -244,7 +260,8 @@ def _protocols(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
     return lines
 
 
-def _device_mapping(scores: Sequence[Score]) -> list[str]:
+def table_42(scores: Sequence[Score]) -> list[str]:
+    """Table 4.2 in Markdown, under its heading; nothing where no network mapped devices."""
     here = [s for s in scores if s.form == "device-mapping"]
     if not here:
         return []
@@ -270,6 +287,39 @@ def _device_mapping(scores: Sequence[Score]) -> list[str]:
         shown = row if budget else f"*{row}*"
         lines.append(f"| {shown} | {COLUMNS[protocol]} | " + " | ".join(cells) + " |")
     return lines
+
+
+def _costs(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
+    """What a user pays who follows each row, under every protocol."""
+    lines = ["## What the decisions cost", "", *_PAID.splitlines()]
+    for form, pair in dict.fromkeys((s.form, s.pair) for s in scores):
+        here = {(s.row, s.budget, s.protocol): s for s in scores if (s.form, s.pair) == (form, pair)}
+        protocols = list(dict.fromkeys(protocol for _, _, protocol in here))
+        lines += [
+            "",
+            f"### {form}, {pair.removeprefix('cgo17-').upper()}",
+            "",
+            "| row | budget | " + " | ".join(COLUMNS[protocol] for protocol in protocols) + " |",
+            "|---|---|" + "---:|" * len(protocols),
+        ]
+        for name in ablation.names:
+            for budget in ("", PUBLISHED, EQUAL):
+                found = [here.get((name, budget, protocol)) for protocol in protocols]
+                if any(found):
+                    shown = f"*{name}*" if not budget else name
+                    lines.append(f"| {shown} | {budget} | " + " | ".join(_paid(s) for s in found) + " |")
+    return lines
+
+
+def _paid(score: Score | None) -> str:
+    if score is None:
+        return ""
+    found = score.measures
+    oracle = found["of_oracle"]
+    return (
+        f"{found['over_cpu'].value:.2f} / {found['over_gpu'].value:.2f} / "
+        f"{oracle.value:.3f} ({oracle.low:.3f} to {oracle.high:.3f}) / {found['regret'].value:.2f}"
+    )
 
 
 def _forward(ablation: Ablation, times: Sequence[Mapping[str, Any]], *, figure: bool) -> list[str]:

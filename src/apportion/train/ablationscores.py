@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from apportion.data.folds import folds_of
 from apportion.data.records import CLASSES
 from apportion.settings import replace_file
-from apportion.task.load_balance import classes_of
+from apportion.task.device_mapping import costs
+from apportion.task.load_balance import classes_of, sharing_costs
 from apportion.task.metrics import Interval
 from apportion.train.ablation import Ablation, Form, results
 from apportion.train.ablationdata import AblationData
@@ -34,6 +35,8 @@ _CLASSIFIED = ("decision-tree", "extra-trees")
 Numbers = NDArray[np.float64]
 Folds = list[tuple[NDArray[Any], NDArray[Any]]]
 "Of each fold, its test rows and what was said of them."
+Compared = tuple[Numbers, Numbers, Numbers, Numbers]
+"Of some rows: what is right, what was said, and the times of the CPU and of the GPU."
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def scores(
                     answers[name, form, pair, budget, protocol],
                     answers[average.classical, form, pair, "", protocol],
                 )
-    return [_score(*key, data, folds) for key, folds in answers.items()]
+    return [_score(*key, data, tables[key[2]], folds) for key, folds in answers.items()]
 
 
 def _averaged(one: Folds, other: Folds) -> Folds:
@@ -102,13 +105,22 @@ def _averaged(one: Folds, other: Folds) -> Folds:
     return [(rows, (said + [known[row] for row in rows.tolist()]) / 2) for rows, said in one]
 
 
-def measures_of(form: str, truth: Numbers, said: Numbers) -> dict[str, float]:
-    """What answers (N,) are worth: of shares their errors, of classes the rates, weighted as published."""
+def measures_of(form: str, rows: Compared) -> dict[str, float]:
+    """What answers (N,) are worth: of shares their errors, of classes the rates, weighted as published.
+
+    Then what acting on them costs: speed-ups, and the time lost against the oracle.
+    """
+    truth, said, cpu_time, gpu_time = rows
     if form == "regression":
         error = truth - said
         mse = float(np.mean(error**2))
-        return {"mae": float(np.abs(error).mean()), "rmse": mse**0.5, "mse": mse}
-    return weighted_rates(truth.astype(int), said.astype(int))
+        shares = np.clip(said, CLASSES[0], CLASSES[-1])
+        found = {"mae": float(np.abs(error).mean()), "rmse": mse**0.5, "mse": mse}
+        return {**found, **sharing_costs(shares, cpu_time, gpu_time)}
+    found = weighted_rates(truth.astype(int), said.astype(int))
+    if form == "device-mapping":
+        return {**found, **costs(said > 0.5, cpu_time, gpu_time)}
+    return {**found, **sharing_costs(np.array(CLASSES)[said.astype(int)], cpu_time, gpu_time)}
 
 
 def weighted_rates(truth: NDArray[np.int_], said: NDArray[np.int_]) -> dict[str, float]:
@@ -139,18 +151,22 @@ def _score(
     budget: str,
     protocol: str,
     data: AblationData,
+    table: KernelTable,
     folds: Folds,
 ) -> Score:
     truth = truth_of(data, form, pair)
-    compared = [(truth[rows], np.asarray(said, np.float64)) for rows, said in folds]
+    cpu_time, gpu_time = table.times
+    compared = [
+        (truth[rows], np.asarray(said, np.float64), cpu_time[rows], gpu_time[rows]) for rows, said in folds
+    ]
     # As published, the mean over ten folds; where a fold may be a single row, all rows together.
     intervals = (_mean_of_folds if protocol in _TEN_FOLDS else _together)(form, compared)
     tested = sum(len(rows) for rows, _ in folds)
     return Score(name, form, pair, budget, protocol, len(folds), tested, intervals)
 
 
-def _mean_of_folds(form: str, folds: Sequence[tuple[Numbers, Numbers]]) -> dict[str, Interval]:
-    each = [measures_of(form, truth, said) for truth, said in folds]
+def _mean_of_folds(form: str, folds: Sequence[Compared]) -> dict[str, Interval]:
+    each = [measures_of(form, fold) for fold in folds]
     drawn = np.random.default_rng(0).integers(0, len(folds), (_BOOTSTRAPS, len(folds)))
     found = {}
     for name in each[0]:
@@ -159,7 +175,7 @@ def _mean_of_folds(form: str, folds: Sequence[tuple[Numbers, Numbers]]) -> dict[
     return found
 
 
-def _together(form: str, folds: Sequence[tuple[Numbers, Numbers]]) -> dict[str, Interval]:
+def _together(form: str, folds: Sequence[Compared]) -> dict[str, Interval]:
     random = np.random.default_rng(0)
     drawn = [
         _pooled(form, [folds[i] for i in random.integers(0, len(folds), len(folds))])
@@ -171,9 +187,9 @@ def _together(form: str, folds: Sequence[tuple[Numbers, Numbers]]) -> dict[str, 
     }
 
 
-def _pooled(form: str, folds: Sequence[tuple[Numbers, Numbers]]) -> dict[str, float]:
-    truth, said = (np.concatenate(side) for side in zip(*folds, strict=True))
-    return measures_of(form, truth, said)
+def _pooled(form: str, folds: Sequence[Compared]) -> dict[str, float]:
+    truth, said, cpu_time, gpu_time = (np.concatenate(side) for side in zip(*folds, strict=True))
+    return measures_of(form, (truth, said, cpu_time, gpu_time))
 
 
 def _interval(value: float, drawn: Numbers) -> Interval:
