@@ -1,10 +1,12 @@
-"""What `apportion.together` costs in a loop: calls through it beside plain pyopencl on the same device.
+"""What `apportion.together` costs in a loop: beside plain pyopencl, and on two devices beside either alone.
 
     python -m benchmarks coexecution
     python -m benchmarks.coexecution --device gpu
 
 Both launch the same kernel on the same arrays, in turn. Plain pyopencl works in this process on buffers over
 the arrays (on a device with its own memory it copies them there and back); `together` in its worker process.
+Then the first and the last device do half of the range each, at once and in turn: devices that did not get in
+each other's way would take as long at once as the longer half takes alone.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 from apportion.device.base import DeviceInfo
 from apportion.device.memory import data_of, guarded
 from apportion.device.platforms import DriverOptions, worker_environment
+from apportion.device.split import Split
 from apportion.device.together import Together
 
 SOURCE = """
@@ -32,6 +35,8 @@ kernel void turns(global const float *x, global float *y, int n) {
 }
 """
 COUNT = 1 << 18
+MANY = 1 << 23
+"Items where two devices share: enough for copies that several threads stage."
 GROUP = 64
 LENGTHS = (0.001, 0.01, 0.12)
 "Seconds that a launch should take, about."
@@ -48,6 +53,10 @@ def main() -> None:
             if arguments.device in (None, info.id):
                 for row in compare(kernel, info):
                     print(row, flush=True)
+        if arguments.device is None and len(kernel.devices) > 1:
+            print(f"{'halves':12s} {'longer, ms':>10s} {'at once, ms':>13s} {'ratio':>7s}")
+            for row in halves(kernel):
+                print(row, flush=True)
 
 
 def compare(kernel: Together, info: DeviceInfo) -> Iterator[str]:
@@ -73,6 +82,38 @@ def compare(kernel: Together, info: DeviceInfo) -> Iterator[str]:
         over = statistics.median(b - a for a, b in zip(times["plain"], times["together"], strict=True))
         a, b = (statistics.median(times[name]) for name in ("plain", "together"))
         yield f"{info.id:8s} {1e3 * a:10.3f} {1e3 * b:13.3f} {b / a:7.3f} {1e6 * over:13.0f}"
+
+
+def halves(kernel: Together) -> Iterator[str]:
+    """A line for each length of launch on two devices; the medians of what the worker measured."""
+    first, last = kernel.devices[0].id, kernel.devices[-1].id
+    x, y = kernel.array(MANY, np.float32), kernel.array(MANY, np.float32)
+    x[:] = 1
+    turns = 1
+    for wanted in LENGTHS:
+        longer, both = _halves(kernel, (x, y, turns), (first, last), 3)
+        while turns < 1 << 16 and longer < 0.7 * wanted:
+            turns = max(turns + 1, int(turns * min(4.0, wanted / longer)))
+            longer, both = _halves(kernel, (x, y, turns), (first, last), 3)
+        longer, both = _halves(kernel, (x, y, turns), (first, last), ROUNDS)
+        yield f"{first}+{last:8s} {1e3 * longer:10.3f} {1e3 * both:13.3f} {both / longer:7.3f}"
+
+
+def _halves(
+    kernel: Together, arguments: tuple[Any, ...], devices: tuple[str, str], rounds: int
+) -> tuple[float, float]:
+    """Seconds of the longer half alone, and of both at once."""
+    bound = kernel.bind(*arguments, global_size=MANY, local_size=GROUP)
+    parts = tuple(Split(dict.fromkeys(devices, 0.5)).parts(bound.groups))
+    plans = [bound._launcher.plan(each) for each in (parts, parts[:1], parts[1:])]
+    times: list[list[float]] = [[] for _ in plans]
+    for number in range(rounds + 1):
+        for plan, seconds in zip(plans, times, strict=True):
+            outcome = kernel.worker.run(plan)
+            if number:  # in the first, drivers compile
+                seconds.append(outcome.seconds)
+    both, *alone = map(statistics.median, times)
+    return max(alone), both
 
 
 def _plain(info: DeviceInfo, values: np.ndarray[Any, Any]) -> tuple[Callable[[int], None], Any]:
