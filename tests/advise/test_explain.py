@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.advise.explain import explain
+from apportion.advise.explain import TO_CPU, TO_GPU, explain
 from apportion.advise.predictor import pairs, predict
 from apportion.program.source import Source
 
@@ -70,6 +70,12 @@ def test_more_bytes_move_what_the_bytes_add() -> None:
 def test_the_picture_is_an_svg_with_coloured_instructions() -> None:
     found = explain(source(), **LAUNCH)
     drawn = found.picture()
-    assert ElementTree.fromstring(drawn).tag.endswith("svg")
-    assert "towards the CPU" in drawn
-    assert any(colour in drawn for colour in ("#d6604d", "#4393c3"))
+    root = ElementTree.fromstring(drawn)
+    assert root.tag.endswith("svg")
+    legend = {
+        text.text: float(text.attrib["x"]) for text in root.iter() if text.attrib.get("class") == "legend"
+    }
+    assert {"towards the CPU", "towards the GPU"} < legend.keys()
+    # All of it is inside, however narrow the program is.
+    assert all(x + 6 * len(word or "") <= float(root.attrib["width"]) for word, x in legend.items())
+    assert any(f'fill:{colour}"' in drawn.split("<g ", 1)[1] for colour in (TO_CPU[2], TO_GPU[2]))

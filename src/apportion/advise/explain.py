@@ -27,8 +27,8 @@ from apportion.program.source import Source
 
 WHOLE = "the program as a whole"
 TO_CPU = ("#fbe3d6", "#f4a582", "#d6604d")
-TO_GPU = ("#dbe9f6", "#92c5de", "#4393c3")
-"Weak, middling and strong."
+TO_GPU = ("#b5d7ea", "#7ab3d6", "#3a86bd")
+"Weak, middling and strong; the weak ones still unlike instructions that added nothing."
 
 
 @dataclass(frozen=True, eq=False)

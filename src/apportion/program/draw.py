@@ -145,7 +145,8 @@ def _drawing(
     meaning: Mapping[str, str],
     title: str,
 ) -> str:
-    width, height = round(picture.width), round(picture.height + _HEAD)
+    legend, right = _legend(graph, meaning)
+    width, height = round(max(picture.width, right)), round(picture.height + _HEAD)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -153,7 +154,8 @@ def _drawing(
             f"<style>{_style()}</style>",
             f"<defs>{''.join(_marker(flow) for flow in Flow)}</defs>",
             f'<rect class="paper" width="{width}" height="{height}"/>',
-            *_head(graph, picture, title, meaning),
+            *_head(graph, picture, title),
+            *legend,
             f'<g transform="translate(0 {_HEAD})">',
             *_body(graph, picture, highlight),
             "</g>",
@@ -163,29 +165,34 @@ def _drawing(
     )
 
 
-def _head(graph: ProgramGraph, picture: Picture, title: str, meaning: Mapping[str, str]) -> Iterator[str]:
-    """The title, a legend of the types and flows that occur, and what was left out."""
+def _head(graph: ProgramGraph, picture: Picture, title: str) -> Iterator[str]:
+    """The title, and what was left out."""
     nodes, edges = graph.size
     name = title or (graph.modules[0].name if graph.modules else "program graph")
     yield f'<text class="title" x="14" y="26">{_safe(name)}</text>'
     counts = f"{nodes:,} nodes, {edges:,} edges. {picture.note}"
     kind = "note" if picture.note else "count"
     yield f'<text class="{kind}" x="{24 + 9.4 * len(name):.0f}" y="26">{_safe(counts)}</text>'
+
+
+def _legend(graph: ProgramGraph, meaning: Mapping[str, str]) -> tuple[list[str], float]:
+    """The types and flows that occur and the colours with a meaning, and where they end on the right."""
+    found: list[str] = []
     x = 14.0
     for node_type in (kind for kind in NodeType if kind in graph.node_type):
         word = node_type.name.lower()
-        yield _swatch(x, word, "")
-        yield f'<text class="legend" x="{x + 22:.0f}" y="48">{word}</text>'
+        found += [_swatch(x, word, ""), f'<text class="legend" x="{x + 22:.0f}" y="48">{word}</text>']
         x += 36 + 7 * len(word)
     for flow in (flow for flow in Flow if flow in graph.edge_flow):
         word = flow.name.lower()
-        yield f'<path class="edge {word}" d="M{x:.0f} 44h24" marker-end="url(#head-{word})"/>'
-        yield f'<text class="legend" x="{x + 32:.0f}" y="48">{word} flow</text>'
+        found.append(f'<path class="edge {word}" d="M{x:.0f} 44h24" marker-end="url(#head-{word})"/>')
+        found.append(f'<text class="legend" x="{x + 32:.0f}" y="48">{word} flow</text>')
         x += 82 + 7 * len(word)
     for colour, word in meaning.items():
-        yield _swatch(x, "marked", f' style="fill:{_safe(colour)}"')
-        yield f'<text class="legend" x="{x + 22:.0f}" y="48">{_safe(word)}</text>'
+        found.append(_swatch(x, "marked", f' style="fill:{_safe(colour)}"'))
+        found.append(f'<text class="legend" x="{x + 22:.0f}" y="48">{_safe(word)}</text>')
         x += 36 + 7 * len(word)
+    return found, x
 
 
 def _swatch(x: float, kind: str, style: str) -> str:
