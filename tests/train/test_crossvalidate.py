@@ -14,6 +14,7 @@ from apportion.data.records import Example
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.model.recalled import EXTENTS
 from apportion.model.trees import PooledSettings
+from apportion.train.ceiling import neighbours
 from apportion.train.crossvalidate import CHOSEN, Comparison, Entry, measures_of, predict, run
 from apportion.train.kernelpage import page
 from apportion.train.kerneltable import KernelTable, table_of
@@ -162,6 +163,11 @@ def test_the_page_holds_targets_against_the_shipped_row(table: KernelTable, tmp_
     level = {"confidence": 0.9, "of_rows": 0.91, "of_applications": 0.9, "width": 60.0}
     written = page(asked, {"cgo17-nvidia": table}, scores, coverage={"cgo17-nvidia": [level]}, figures={})
     assert "| cgo17-nvidia | mean absolute error | random (leaks) | 5.2 |" in written
+    any_row = neighbours(table)[0]
+    line = next(
+        text for text in written.splitlines() if "five-class accuracy | random (leaks) | 0.83" in text
+    )
+    assert line.endswith(f"| {1 - any_row.wrong_class:.3f}, at most {any_row.best_accuracy(5):.3f} |")
     assert "| cgo17-nvidia | 90% | 91.0% | 90.0% | 60.0 |" in written
 
 
