@@ -59,6 +59,21 @@ def test_the_nearest_neighbour_is_never_the_row_itself_nor_one_that_is_not_asked
     assert any_row.best_accuracy(2) == pytest.approx(1 - 0.5 * (1 - (1 - 0.8) ** 0.5))
 
 
+def test_of_other_applications_rows_of_an_equal_graph_are_not_asked() -> None:
+    sizes = {"one": 1024, "two": 1025, "three": 1 << 20}
+    kernels = [
+        example(n, adds=9 if name == "three" else 1, bytes_moved=size, gpu_time=float(n + 1), source=name)
+        for n, (name, size) in enumerate(sizes.items())
+    ]
+    table = table_of("pair", kernels, 3)
+    sources, applications = neighbours(table)[1:]
+    # The first two have one graph: by source each is the other's neighbour, by application the third is.
+    first, second, third = table.shares
+    nearer = min(abs(third - first), abs(third - second))
+    assert sources.difference == pytest.approx((2 * abs(first - second) + abs(third - second)) / 3)
+    assert applications.difference >= (abs(third - first) + abs(third - second) + nearer) / 3 - 1e-9
+
+
 def test_noise_moves_labels_and_more_noise_moves_more(table: KernelTable) -> None:
     little, _, much = redrawn(table)
     assert 0.9 < much.accuracy <= little.accuracy <= 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.folds import components
 from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.task.load_balance import classes_of
@@ -127,22 +128,23 @@ def near(table: KernelTable) -> list[Near]:
 
 
 def neighbours(table: KernelTable) -> list[Neighbour]:
-    """The nearest other row: of all, of other sources, of other applications."""
+    """The nearest other row: of all, of other sources, of other applications (purged, as their folds are)."""
     code = Standard.fit(table.code).apply(table.code)
     inputs = Standard.fit(table.inputs[:, :2]).apply(table.inputs[:, :2])
     # Code and inputs count alike, whatever the number of their columns.
     distance = np.sqrt(_squared(code) / code.shape[1]) + np.sqrt(_squared(inputs) / inputs.shape[1])
     classes = classes_of(table.shares)
-    kinds: Sequence[tuple[str, Sequence[object]]] = (
-        ("any other row", range(len(code))),
-        ("rows of other sources", table.origins.source),
-        ("rows of other applications", table.origins.application),
+    origins = table.origins
+    alike_in_code = components(origins.source, origins.graph)
+    kinds: Sequence[tuple[str, Sequence[NDArray[np.int64]]]] = (
+        ("any other row", [np.arange(len(code))]),
+        ("rows of other sources", [components(origins.source)]),
+        ("rows of other applications", [components(origins.application), alike_in_code]),
     )
     found = []
-    for words, keys in kinds:
-        number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        own = np.array([number[key] for key in keys])
-        nearest = np.where(own[:, None] == own[None, :], np.inf, distance).argmin(axis=1)
+    for words, groupings in kinds:
+        left_out = np.any([group[:, None] == group[None, :] for group in groupings], axis=0)
+        nearest = np.where(left_out, np.inf, distance).argmin(axis=1)
         found.append(
             Neighbour(
                 words,
