@@ -205,11 +205,13 @@ def prepare_all(
     packed = _packed(folder)
 
     def workloads() -> Iterator[Workload]:
-        # Should time be up, some of the generated ones are missing: there are most of them.
-        yield from (each for each in packed if each.suite != "generated")
+        # Those last that may not end, or crash: published ones, whose arguments are deduced.
+        yield from (each for each in packed if each.suite == "generated")
         arrays.wait()  # they are made meanwhile
         yield from _suite()
-        yield from (each for each in packed if each.suite == "generated")
+        published = [each for each in packed if each.suite != "generated"]
+        random.Random(SEED).shuffle(published)  # should time be up, some of every suite are there
+        yield from published
 
     lock = threading.Lock()
     with arrays, journal.open("a") as file:
@@ -223,7 +225,7 @@ def prepare_all(
 
         prepare(
             (each for each in workloads() if _called(each) not in done),
-            dataclasses.replace(CAMPAIGN, devices=devices, binaries=_binaries(), visit_seconds=20.0),
+            dataclasses.replace(CAMPAIGN, devices=devices, binaries=_binaries(), visit_seconds=10.0),
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip

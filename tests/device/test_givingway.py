@@ -102,13 +102,14 @@ def test_threads_that_compute_give_way_while_a_device_is_fed_beside_them(worker:
 
 
 @pytest.mark.skipif(not _may_come_back(), reason="needs RLIMIT_NICE of 20 or CAP_SYS_NICE")
-def test_a_launch_that_only_computes_puts_threads_back(worker: Worker) -> None:
-    for afterwards in (
-        lambda: _run(worker, "cpu"),
-        lambda: _run(worker, "cpu3"),
-        lambda: worker.calibrate("cpu"),
-    ):
-        _run(worker, "cpu", "cpu3")
-        assert len(_behind(worker)) == 2
-        afterwards()
-        assert _behind(worker) == set()
+def test_launches_that_only_compute_put_threads_back(worker: Worker) -> None:
+    _run(worker, "cpu", "cpu3")
+    _run(worker, "cpu3")  # nobody computes here
+    _run(worker, "cpu")  # once, between two that are shared perhaps
+    assert len(_behind(worker)) == 2
+    _run(worker, "cpu")
+    assert _behind(worker) == set()
+    _run(worker, "cpu", "cpu3")
+    assert len(_behind(worker)) == 2
+    worker.calibrate("cpu")
+    assert _behind(worker) == set()

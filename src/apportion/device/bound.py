@@ -119,7 +119,7 @@ class BoundKernel:
         if self._learns(policy) and len(self.case.seen.launches) > 1:
             # What follows from the second launch is part of it, and later ones that go as expected change
             # nothing: thinking takes a tenth as long as a short launch, once that has emptied the caches.
-            stands = choice.stands(outcome.seconds)
+            stands = self.case.seen.stands(choice, outcome.seconds)
             self.case.seen.decided = choice if stands else self._from_what_was_seen()
         return self._execution(str(policy), outcome, reason, time.perf_counter() - started)
 

@@ -1,9 +1,9 @@
 """Choosing a split from what earlier launches took, beside what was forecast for them.
 
 The choice of the next launch is the one that is expected to end soonest: a device alone, a new cut, or a cut
-that was seen. Two things are tried once although they are not expected to be the best, because otherwise they
-would never be known: sharing, when a forecast that may be wrong speaks against it, and the best device alone,
-when it is only known from shared launches, in which devices get in each other's way.
+that was seen. After the first launch something is tried once although it is not expected to be the best,
+because otherwise it would never be known: sharing, when a forecast that may be wrong speaks against it, or
+another device alone where sharing costs too much to show what it takes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NEAR = 0.02
 "Cuts that differ by less are taken to be the same."
 _WORTH = 0.97
 "What a new cut must promise, over the best that was seen, to be tried."
-_UNSEEN = 0.93
+_UNSEEN = 0.88
 "What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
 _PROMISED = 0.6
-"""The same where nothing was seen yet: devices get in each other's way, which no forecast for one alone says.
-On 16 processors with an H200, launches that both shared took 1.6 times as long as the longer part does alone,
-in the median over the suite (docs/results/co-execution.md)."""
+"""The same where nothing was seen yet: too much for the slower device costs more than sharing can gain, and a
+forecast from speeds may be wrong by a factor. Over the suite on 16 processors with an H200, 0.5 to 0.7 came
+nearest to the best cuts (`tools/replay.py`)."""
 _PROMISED_BY_A_MODEL = 0.65
 "The same where a model says how sure it is, and that was weighed."
 _PROBE = 0.1
@@ -40,19 +40,13 @@ _PROBE_FIXED = 1.0
 "What that may take at most by the forecast, over the known device alone."
 _CLEARLY = 0.8
 "What hope must promise once the first chance to try it is over."
-_UNDISTURBED = 0.6
-"A device alone may need as little as this of what its part of a shared launch suggests."
-_HARDLY_DISTURBED = 0.9
-"The same where its part was small: what it was probed with says nearly what it takes."
 _AS_EXPECTED = 1.15
 "What a launch may take, over what it was chosen for, without making anybody think again."
-_WON = 0.9
-"What sharing must have needed of the best device alone so that it counts as won."
-_PART = 0.2
-"From this share on a part is not small."
 _PRIOR_WEIGHT = 0.25
 "Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
 _FADES = 0.7
+_FIXED_PART = 0.3
+"How much of what a device took longer than expected is taken for fixed, beyond what is in proportion."
 
 
 @dataclass(frozen=True)
@@ -83,9 +77,9 @@ class Choice:
     "None where it is launched to see what it takes."
     reason: str
 
-    def stands(self, seconds: float) -> bool:
-        """Whether there is nothing to choose anew after a launch under it that took so long."""
-        return self.seconds is not None and seconds < _AS_EXPECTED * self.seconds
+    def surprising(self, seconds: float) -> bool:
+        """Whether a launch under it that took so long was expected to end sooner."""
+        return self.seconds is not None and seconds >= _AS_EXPECTED * self.seconds
 
 
 @dataclass
@@ -95,6 +89,8 @@ class Observations:
     launches: list[Seen] = field(default_factory=list)
     decided: Choice | None = None
     "The split of the next launch, where it was chosen already; a launch that is noted makes it void."
+    surprised: bool = False
+    "Whether the last launch took longer than it was chosen for."
 
     def add(self, launch: Seen) -> None:
         """Note a launch; what was seen cold counts only until something warm was."""
@@ -107,6 +103,12 @@ class Observations:
         if len(same) >= _KEPT:
             self.launches.remove(same[0])
         self.launches.append(launch)
+
+    def stands(self, choice: Choice, seconds: float) -> bool:
+        """Whether there is nothing to choose anew after the launch just noted: what was chosen for its time
+        took that, or longer for the first time, which may be noise."""
+        surprised, self.surprised = self.surprised, choice.surprising(seconds)
+        return choice.seconds is not None and not (surprised and self.surprised)
 
     def alone(self) -> dict[str, float]:
         """Device → median seconds of launches that it did all of."""
@@ -129,22 +131,16 @@ class Observations:
         return None if best is None else (Split(dict(best[0])), best[1])
 
     def model(self, device: str, forecast: Forecast | None) -> CostModel | None:
-        """What a device takes for a share, from its launches and the forecast; None where there is neither.
-
-        Launches that it shared count before those it did alone: devices get in each other's way.
-        """
+        """What a device takes for a share, from its launches and the forecast; None without either."""
         taken = [seen for seen in self.launches if device in seen.shares]
         kept = [seen for seen in taken if not seen.cold] or taken
-        shared = [seen for seen in kept if seen.alone is None]
-        points = [(seen.shares[device], seen.devices[device]) for seen in shared or kept]
+        points = [(seen.shares[device], seen.devices[device]) for seen in kept]
         expected = forecast.models.get(device) if forecast is not None else None
         if not points:
             return expected
         if expected is None:  # time goes with the share, as far as is known
             expected = CostModel(0.0, points[-1][1] / points[-1][0])
-        scale = _median(seconds / expected.seconds(share) for share, seconds in points[-3:])
-        expected = CostModel(expected.fixed * scale, expected.rate * scale)
-        return _line(points, expected)
+        return _line(points, _through(points[-3:], expected))
 
 
 def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast, groups: int) -> Choice:
@@ -175,14 +171,11 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
         probe = _probe(known, models, names, sharing, groups) if len(seen.launches) == 1 else None
         if probe is not None:
             return Choice(probe, None, f"a small part shows what others take, since {single} alone is known")
-    elif single not in known and shared[1] < alone[single] and shared[1] > _UNDISTURBED * alone[single]:
-        return Choice(_everything(single, names), None, f"{single} is tried alone, where nobody disturbs it")
+        rival = _rival(known, models, forecast.spread) if len(seen.launches) == 1 else None
+        if rival is not None:
+            said = f"{rival} alone may beat {' and '.join(known)}: it is tried once"
+            return Choice(_everything(rival, names), None, said)
     best = seen.best_seen()
-    if merging and best is not None and known and best[1] > _WON * min(known.values()):
-        untried = _undisturbed(seen, models, known)
-        hope = min(untried, key=lambda name: untried[name], default="")
-        if hope and untried[hope] < _WORTH * best[1]:
-            return Choice(_everything(hope, names), None, f"{hope} is tried alone, where nobody disturbs it")
     enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
     split, seconds = (
         shared if shared[1] < enough * alone[single] else (_everything(single, names), alone[single])
@@ -190,18 +183,6 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     if best is not None and best[1] * _WORTH < seconds:
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
     return Choice(_known_cut(split, seen), seconds, f"earlier launches foretell {seconds * 1e3:.3g} ms")
-
-
-def _undisturbed(
-    seen: Observations, models: Mapping[str, CostModel], known: Mapping[str, float]
-) -> dict[str, float]:
-    """What devices that never did everything may take for it, once nobody gets in their way."""
-    found = {}
-    for name, model in models.items():
-        if name not in known:
-            part = max((launch.shares.get(name, 0.0) for launch in seen.launches), default=0.0)
-            found[name] = model.seconds(1.0) * (_UNDISTURBED if part >= _PART else _HARDLY_DISTURBED)
-    return found
 
 
 def _probe(
@@ -226,6 +207,13 @@ def _probe(
     if costly or sharing > _PROBE * known[single] or sum(least.values()) > 0.5:
         return None
     return Split({name: least.get(name, 1 - sum(least.values())) for name in names})
+
+
+def _rival(known: Mapping[str, float], models: Mapping[str, CostModel], spread: float) -> str | None:
+    """The device that may well do everything faster than the known one, where sharing would not show it."""
+    fastest = {name: model.seconds(1.0) / spread**0.5 for name, model in models.items() if name not in known}
+    rival = min(fastest, key=lambda name: fastest[name], default=None)
+    return rival if rival is not None and fastest[rival] < min(known.values(), default=0.0) else None
 
 
 def _known_cut(split: Split, seen: Observations) -> Split:
@@ -327,6 +315,19 @@ def _median(values: Iterable[float]) -> float:
 def _near(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
     # A part that is small must be nearer: one in a hundred or two is twice the time of a slow device.
     return a.keys() == b.keys() and all(abs(a[name] - b[name]) <= min(_NEAR, 0.1 * a[name]) for name in a)
+
+
+def _through(points: Sequence[tuple[float, float]], expected: CostModel) -> CostModel:
+    """What was expected, moved to what was seen: scaled where it took less, else in equal parts scaled and
+    with a longer fixed part. Forecasts know little of what does not shrink with the share."""
+    scale = _median(seconds / expected.seconds(share) for share, seconds in points)
+    scaled = CostModel(expected.fixed * scale, expected.rate * scale)
+    if scale <= 1:
+        return scaled
+    more = _median(seconds - expected.seconds(share) for share, seconds in points)
+    share = _median(share for share, _ in points)
+    fixed = scaled.fixed + _FIXED_PART * max(0.0, expected.fixed + more - scaled.fixed)
+    return CostModel(fixed, max(scaled.rate + (scaled.fixed - fixed) / share, 1e-9))
 
 
 def _line(points: Sequence[tuple[float, float]], expected: CostModel) -> CostModel:

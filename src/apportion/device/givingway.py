@@ -6,8 +6,8 @@ counts only when its time slice is over; a thread of the class `SCHED_IDLE` is p
 wants to run.
 
 Such a thread also gives way to every other program, so a machine that has more to do would hardly get on with
-it. That is right as long as a device waits to be fed, and no longer: a launch that only computes puts the
-threads back.
+it. That is right as long as a device waits to be fed, and no longer: the second launch in a row that only
+computes puts the threads back.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class GivingWay:
         self._computing: dict[str, frozenset[int]] = {}
         self._behind: frozenset[int] = frozenset()
         self._for_ever = not hasattr(os, "SCHED_IDLE")
+        self._lately = False
+        "Whether the last launch of a device that computes here was shared."
 
     def arrange(self, queues: Iterable[Queue] = ()) -> None:
         """Let threads give way, or no longer, as it is best for a launch on these devices.
@@ -45,9 +47,14 @@ class GivingWay:
         Only to devices that are fed: two that compute on the same processors stay equal.
         """
         queues = list(queues)
-        fed = any(not queue.info.shares_memory for queue in queues)
-        hosts = [queue for queue in queues if queue.info.shares_memory] if fed else []
-        self._put_behind(frozenset().union(*(self._threads(queue) for queue in hosts)))
+        hosts = [queue for queue in queues if queue.info.shares_memory]
+        if queues and not hosts:
+            return  # nobody computes here
+        fed = len(hosts) < len(queues)
+        lately, self._lately = self._lately, fed
+        if queues and lately and not fed:
+            return  # once in a row is left as it is: whether to share is being found out, and time counts
+        self._put_behind(frozenset().union(*(self._threads(queue) for queue in hosts if fed)))
 
     def _threads(self, queue: Queue) -> frozenset[int]:
         # Found when first needed: it takes some milliseconds, which a device that is used alone is spared.
