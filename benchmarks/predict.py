@@ -3,6 +3,7 @@
     stages      graph, features and answer of the CGO17 kernel of median size, after a warm-up; a cold command
     batch       all rows of a table at once, against the forward pass of the thesis' port (six steps of gated
                 messages by PyTorch Geometric, means after each step, extended readout) over the same graphs
+    compiler    rows that a model learned from, compiled again from their sources: how far answers move
     onnx        the shipped forests as an ONNX model, whose answers are first found to be the same
 
 Times are those of the CPU, not of the clock, so that a busy machine measures the same; one thread. It
@@ -30,15 +31,18 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from apportion.advise.describe import describe
 from apportion.advise.predictor import CONFIDENCE, model_of
 from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import read
 from apportion.data.records import Example
+from apportion.errors import ApportionError
 from apportion.model.forest import Forest
 from apportion.model.pooled import MEMBERS
 from apportion.program.features import features_of, in_order, inputs_of, vector_of
 from apportion.program.graph import Flow, ProgramGraph
 from apportion.program.llvm import graph_of_ir
+from apportion.program.source import Source
 
 HIDDEN, STEPS, POSITIONS, TOKENS = 64, 6, 4096, 2231
 
@@ -233,6 +237,37 @@ def compare_onnx(rows: np.ndarray[Any, Any]) -> None:
     compare_cold(list(models.values()))
 
 
+def compare_compiler(examples: list[Example], rows: int, pair: str) -> None:
+    """Answers from IR that was learned from, and from the same kernels compiled here."""
+    model = model_of(pair)
+    moved, familiar, off, off_known = [], [], [], []
+    drawn = np.random.default_rng(0).permutation(len(examples))[:rows]
+    for example in (examples[number] for number in drawn.tolist()):
+        try:
+            source = Source(example.source, "opencl", "kernel.cl")
+            again = describe(source, kernel="*", vectorized=model.vectorized)
+        except ApportionError:
+            continue
+        if again.recovered is not None:
+            continue
+        inputs = inputs_of(example.bytes_moved, example.work_group)
+        known, here = (
+            model.estimate(code, inputs, confidence=CONFIDENCE)
+            for code in (vector_of(graph_of_ir(example.ir)), again.code)
+        )
+        moved.append(abs(known.share - here.share))
+        off.append(abs(here.share - example.cpu_share))
+        off_known.append(abs(known.share - example.cpu_share))
+        familiar.append(here.familiarity)
+    strange = np.mean(np.array(familiar) < 0.1)
+    print(
+        f"compiler: {pair}, {len(moved)} of {len(drawn)} rows compile: shares move by {np.mean(moved):.1f} "
+        f"percent and are {np.mean(off):.1f} from their labels ({np.mean(off_known):.1f} by archived IR); "
+        f"familiarity {np.mean(familiar):.2f}, "
+        f"{strange:.0%} are called strange"
+    )
+
+
 def data_folder() -> Path | None:
     """Where the CGO17 files are, if anywhere."""
     near = Path(__file__).parents[2] / "shared" / "data" / "cgo17"
@@ -247,6 +282,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--graphs", type=int, default=64, help="graphs that the port is timed on")
+    parser.add_argument("--rows", type=int, default=150, help="rows that are compiled again")
     chosen = parser.parse_args()
     folder = data_folder()
     if folder is None:
@@ -297,6 +333,8 @@ def main() -> None:
         f"batch of {len(examples)} rows, from graphs: {ours:.3f} ms a row; the port's forward pass: "
         f"{theirs:.2f} ms a graph ({np.mean(nodes):.0f} nodes on average): {theirs / ours:.0f}x, goal 20x"
     )
+    for pair in ("cgo17-nvidia", "cgo17-amd"):
+        compare_compiler(list(read(folder, pair)), chosen.rows, pair)
     rows = np.hstack([np.array([vector_of(graphs[e.ir]) for e in examples]), all_inputs])
     try:
         compare_onnx(rows)

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import apportion
+from apportion.advise.describe import describe
 from apportion.advise.predictor import WEIGHTS, Prediction, model_of, pairs, predict, predict_all
 from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
 from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program.features import FEATURES, INPUTS
+from apportion.program.features import FEATURES, INPUTS, inputs_of
 from apportion.program.source import Source
 
 KERNEL = """
@@ -47,6 +49,26 @@ def test_json_has_the_promised_keys_and_no_others() -> None:
         "cpu_share", "interval", "confidence", "class", "device", "familiarity", "model", "milliseconds"
     ]  # fmt: skip
     assert list(found["milliseconds"]) == ["compile", "graph", "predict"]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_opencl_c_is_compiled_as_what_the_shipped_models_learned_from(pair: str) -> None:
+    pytest.importorskip("ziglang")
+    model = model_of(pair)
+    assert not model.vectorized  # the archived IR is not
+    text = (
+        "kernel void k(global float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; x[get_global_id(0)] = 1; }"
+    )
+    kernel = Source(text, "opencl", "k.cl")
+    vectors = FEATURES.index("variable vector")
+    scalar, wide = (describe(kernel, vectorized=said).code for said in (False, True))
+    assert scalar[vectors] == 0 < wide[vectors]
+    found = predict(kernel, local_size=64, bytes=1 << 22, pair=pair)
+    answer = model.estimate(scalar, np.array(inputs_of(1 << 22, 64)), confidence=0.9)
+    assert found.cpu_share == pytest.approx(answer.share / 100, abs=1e-4)
+    (batched,) = predict_all([Query(kernel, 64, 1 << 22)], pair=pair)
+    assert isinstance(batched, Prediction)
+    assert batched.cpu_share == found.cpu_share
 
 
 def test_device_mapping_gives_one_device_all_the_work() -> None:

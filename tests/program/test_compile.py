@@ -111,6 +111,12 @@ def test_the_levels_of_optimization_differ() -> None:
     assert c(text, optimization="3").count("alloca") == 0
 
 
+def test_loops_become_vectors_unless_that_is_forbidden() -> None:
+    text = "void twice(int *a) { for (int i = 0; i < 1024; i++) a[i] *= 2; }\n"
+    assert "x i32>" in c(text)
+    assert "x i32>" not in c(text, vectorize=False)
+
+
 @pytest.mark.parametrize("target", ["nvptx64-nvidia-cuda", "x86_64-pc-linux-gnu", "amdgcn-amd-amdhsa"])
 def test_the_target_can_be_chosen(target: str) -> None:
     ir = opencl(TWO_KERNELS, target=target)
@@ -421,7 +427,13 @@ def test_a_second_call_starts_no_compiler() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"optimization": "0"}, {"standard": "CL1.2"}, {"defines": ("A=1",)}, {"target": "spir-unknown-unknown"}],
+    [
+        {"optimization": "0"},
+        {"standard": "CL1.2"},
+        {"defines": ("A=1",)},
+        {"target": "spir-unknown-unknown"},
+        {"vectorize": False},
+    ],
 )
 def test_other_options_are_compiled_afresh(change: dict[str, object]) -> None:
     opencl(SCALE)

@@ -38,11 +38,16 @@ class Described:
 
 
 def describe(
-    source: Source | Path | str, *, kernel: str | None = None, compile: CompileOptions | None = None
+    source: Source | Path | str,
+    *,
+    kernel: str | None = None,
+    vectorized: bool = True,
+    compile: CompileOptions | None = None,
 ) -> Described:
     """A kernel of OpenCL C, LLVM IR or bitcode; what helper functions it lacks is declared.
 
-    `*` for the kernel's name takes all functions of the source as one.
+    `*` for the kernel's name takes all functions of the source as one. What is not said by `compile` is taken
+    as the model learned it: for x86-64, and vectorized where `KernelModel.vectorized` says so.
 
     Raises:
         InvalidSetting: several kernels and none named.
@@ -52,7 +57,9 @@ def describe(
     began = time.perf_counter()
     if not isinstance(source, Source):
         source = Source.read(source)
-    options = compile or CompileOptions(target=TARGET if source.language == "opencl" else None)
+    options = compile or CompileOptions(
+        target=TARGET if source.language == "opencl" else None, vectorize=vectorized
+    )
     recovered = None
     try:
         ir = ir_of(source, options)

@@ -120,7 +120,7 @@ def explain(
     """What moved the answer that `predict` gives for the same arguments; it raises what that raises."""
     query = Query(source, local_size, bytes, kernel, global_size)
     model = model_of(pair)
-    described = describe(source, kernel=kernel)
+    described = describe(source, kernel=kernel, vectorized=model.vectorized)
     row = np.concatenate([described.code, inputs_for(query, model)])
     base, added = model.pool.attributed(row)
     graph = described.graph

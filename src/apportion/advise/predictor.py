@@ -99,7 +99,7 @@ def predict(
     if pair not in pairs() and pair in timed_pairs():
         return _by_times(launch, task, pair, compile)
     model = _checked(task, pair)
-    described = describe(source, kernel=kernel, compile=compile)
+    described = describe(source, kernel=kernel, vectorized=model.vectorized, compile=compile)
     began = time.perf_counter()
     estimate = model.estimate(described.code, inputs_for(launch, model), confidence=CONFIDENCE)
     spent = 1e3 * (time.perf_counter() - began)
@@ -123,7 +123,9 @@ def predict_all(
     for launch in launches:
         if (launch.source, launch.kernel) not in known:
             try:
-                known[launch.source, launch.kernel] = describe(launch.source, kernel=launch.kernel)
+                known[launch.source, launch.kernel] = describe(
+                    launch.source, kernel=launch.kernel, vectorized=model.vectorized
+                )
             except ApportionError as error:
                 known[launch.source, launch.kernel] = error
     found = [known[launch.source, launch.kernel] for launch in launches]

@@ -89,7 +89,7 @@ def evaluate(rows: Sequence[Measured], pair: str) -> tuple[list[Kernel], list[st
                 raise InvalidSetting(f"{SHARE} must lie between 0 and 1, not {row.columns.get(SHARE)!r}")
             if ranged and row.query.work_items is None:
                 raise InvalidSetting(f"{pair} knows the range of a launch, and the table has no global_size")
-            code = describe(row.query.source, kernel=row.query.kernel).code
+            code = describe(row.query.source, kernel=row.query.kernel, vectorized=model.vectorized).code
             sizes = [(row.query.bytes, row.query.group_items)]
             sizes += [(size, group) for size in SWEPT_BYTES for group in SWEPT_GROUPS]
             items = row.query.work_items if ranged else None

@@ -98,7 +98,7 @@ def predictor(
     rows: list[tuple[object, ...]] = []
     if measurements is None:
         for name, table in _tables(data, PAIRS if pair is None else [pair]).items():
-            model, coverage = ship(table, report=note)
+            model, coverage = ship(table, vectorized=False, report=note)
             rows += _covered(name, model, coverage, model.save(out))
     else:
         if pair is None or sources is None:

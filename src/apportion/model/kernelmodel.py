@@ -122,6 +122,11 @@ class KernelModel:
         """Names of the columns that are not of the code."""
         return self.features[len(self.features) - inputs_in(self.features) :]
 
+    @property
+    def vectorized(self) -> bool:
+        """Whether a compiler made vectors of single values in the IR that it learned from."""
+        return bool(self.about.get("vectorized", True))
+
     def estimate(self, code: Numbers, inputs: Numbers, *, confidence: float) -> Estimate:
         """The share of one launch, and the interval that holds the best one with this probability."""
         return self.estimates(code[None, :], inputs[None, :], confidence=confidence)[0]

@@ -55,6 +55,9 @@ class CompileOptions:
     optimization: str = "2"
     "`-O0` to `-O3`. 2 is also what clang takes for OpenCL C when nothing is said."
 
+    vectorize: bool = True
+    "Whether the compiler may make operations on vectors of those on single values."
+
     defines: tuple[str, ...] = ()
     "Macros: `NAME` or `NAME=VALUE`."
 
@@ -231,6 +234,7 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         *([f"-{'cl-' if opencl else ''}std={standard}"] if standard else []),
         *(["-Xclang", "-finclude-default-header"] if opencl else []),
         f"-O{options.optimization}",
+        *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),
         *(f"-D{define}" for define in options.defines),
         *(f"-I{path}" for path in options.include_paths),
         *headers.arguments,

@@ -48,9 +48,13 @@ def ship(
     *,
     settings: PooledSettings = SETTINGS,
     seed: int = 1,
+    vectorized: bool = True,
     report: Callable[[str], None],
 ) -> tuple[KernelModel, tuple[Coverage, ...]]:
-    """The model of a pair of devices, and how its intervals did on held-out applications, at each level."""
+    """The model of a pair of devices, and how its intervals did on held-out applications, at each level.
+
+    `vectorized`: whether the compiler of the table's IR made vectors of single values.
+    """
     rows, truth, aims = table.features("code"), table.shares, table.every_share
     origins = _grouped(table.origins)
     application = np.array(table.origins.application)
@@ -72,6 +76,7 @@ def ship(
         "rows": len(truth),
         "seed": seed,
         "settings": asdict(settings),
+        "vectorized": vectorized,
         "held_out": "leave one application out, purged of equal sources and graphs",
         "median_share": float(np.median(truth)),
         "below_2_percent": round(float(np.mean(truth < 2)), 4),
