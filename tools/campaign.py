@@ -32,7 +32,6 @@ from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Self
 
 import numpy as np
 import polars as pl
@@ -192,7 +191,6 @@ def prepare_all(
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     ir = _carried(folder)
-    arrays = _Making(max(1, processes // 4))
     alone, journal = results / "compiled.jsonl", results / "prepared.jsonl"
     if devices:
         journal = alone
@@ -207,14 +205,16 @@ def prepare_all(
     def workloads() -> Iterator[Workload]:
         # Those last that may not end, or crash: published ones, whose arguments are deduced.
         yield from (each for each in packed if each.suite == "generated")
-        arrays.wait()  # they are made meanwhile
+        _make_arrays(
+            processes
+        )  # not meanwhile: gigabytes of new memory slow all compilers down, tenfold on a virtual machine
         yield from _suite()
         published = [each for each in packed if each.suite != "generated"]
         random.Random(SEED).shuffle(published)  # should time be up, some of every suite are there
         yield from published
 
     lock = threading.Lock()
-    with arrays, journal.open("a") as file:
+    with journal.open("a") as file:
 
         def report(prepared: Prepared) -> None:
             each = prepared.workload
@@ -235,34 +235,18 @@ def prepare_all(
     )
 
 
-class _Making:
-    """The suite's arrays, made by other processes while this one goes on."""
+def _make_arrays(processes: int) -> None:
+    """The suite's arrays, where workers find them.
 
-    def __init__(self, processes: int) -> None:
-        self._failed: list[ApportionError] = []
-        work = partial(keep_instances, ARRAYS, SUITE_SIZES)
-        self._outcomes = LocalRunner(processes).map(work, list(PROBLEMS))
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        self._failed += [each.error for each in self._outcomes if each.error is not None]
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    def wait(self) -> None:
-        """Until they are there.
-
-        Raises:
-            ApportionError: some could not be made.
-        """
-        self._thread.join()
-        if self._failed:
-            raise self._failed[0]
+    Raises:
+        ApportionError: some could not be made.
+    """
+    work = partial(keep_instances, ARRAYS, SUITE_SIZES)
+    failed = [
+        each.error for each in LocalRunner(processes).map(work, list(PROBLEMS)) if each.error is not None
+    ]
+    if failed:
+        raise failed[0]
 
 
 def _binaries() -> str:

@@ -4,7 +4,8 @@
 #     tools/campaign.sh compile KERNELS RESULTS SECONDS    compile everything for the CPU; others may use the GPU
 #     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile the rest and try everything; nobody else on the GPU
 #     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it for other numbers of processors; quiet
-#     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet
+#     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet; FIT=0: without
+#                                                          what the campaign taught
 #
 # KERNELS is what `tools/campaign.py pack` wrote, with the native extension for that machine's Python beside it
 # (_native*.so) and, to go on with an earlier campaign, its journal.jsonl. PART=2/3 takes a third of the kernels.
@@ -27,7 +28,7 @@ compile)
     cp "$STATE/compiled.jsonl" "$RESULTS"/
     ;;
 prepare)
-    GLIBC_TUNABLES=$TUNED tool prepare "$KERNELS" "$STATE" --processes "$(nproc)" --seconds $((SECONDS_LEFT - 22))
+    GLIBC_TUNABLES=$TUNED tool prepare "$KERNELS" "$STATE" --processes $((($(nproc) + 1) * 2 / 3)) --seconds $((SECONDS_LEFT - 22))
     cp "$STATE/prepared.jsonl" "$RESULTS"/
     ;;
 measure)
@@ -43,7 +44,7 @@ measure)
 together)
     began=$(date +%s)
     [ -e "$KERNELS/features.parquet" ] || tool features "$KERNELS" --processes "$(nproc)"
-    timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where")"
+    [ "${FIT:-1}" = 0 ] || timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where")"
     left() { echo $((SECONDS_LEFT - ($(date +%s) - began))); }
     each() { python3 -c "print(max($1, ($2 - $3) / 31))"; }
     large=$(($(left) * 3 / 4))
