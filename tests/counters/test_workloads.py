@@ -15,8 +15,10 @@ from apportion.counters.workloads import (
     count_all,
     counted,
     graphs_of,
+    items_among,
     items_from,
     run_of,
+    timed_everywhere,
     times_of,
 )
 from apportion.data.counters import AIWC, CounterTable
@@ -80,7 +82,77 @@ def test_times_of_several_systems_keep_every_repeat(tmp_path):
     assert table.times().systems == ("1 core", "gpu")
     assert table.times().seconds.tolist() == [[4.0, 1.0]]
     assert set(table.frame["program"]) == {"canny"}
-    assert {name: system.kind for name, system in table.systems.items()} == {"1 core": "cpu", "gpu": "gpu"}
+    assert {name: system.kind for name, system in table.systems.items()} == {"1 core": "", "gpu": "gpu"}
+
+
+POINT = {
+    "source": "npb-3.3-CG-first", "suite": "npb-3.3", "digest": "d", "kernel": "A", "global_size": "64",
+    "local_size": "64", "device": "cpu", "device_name": "Xeon", "driver": "5.0", "seconds": 2e-3,
+    "kernel_seconds": 1e-3, "failure": "",
+}  # fmt: skip
+
+
+def test_a_time_of_a_launch_that_computed_something_else_is_none(tmp_path):
+    wrong = {**POINT, "device": "gpu", "device_name": "H200", "failure": "Disagrees: c: 1 of 64 elements"}
+    pl.DataFrame([POINT, wrong]).write_parquet(tmp_path / "measurements.parquet")
+    table = times_of(tmp_path / "measurements.parquet", {"cpu": "xeon", "gpu": "h200"})
+    assert table.times().systems == ("xeon",)
+    assert table.systems["xeon"].kind == "cpu"
+    assert table.systems["xeon"].description["name"] == "Xeon, 5.0"
+
+
+def test_kernels_that_are_all_called_alike_go_by_their_names(tmp_path):
+    second = {**POINT, "source": "npb-3.3-CG-second", "digest": "e"}
+    pl.DataFrame([POINT, second]).write_parquet(tmp_path / "measurements.parquet")
+    frame = times_of(tmp_path / "measurements.parquet").frame
+    assert set(frame.select("program", "kernel").iter_rows()) == {
+        ("npb-3.3-CG", "first"), ("npb-3.3-CG", "second")
+    }  # fmt: skip
+
+
+def test_only_launches_that_are_timed_everywhere_are_counted(tmp_path):
+    (tmp_path / "scale.cl").write_text(SCALE)
+    items = [*items_from([tmp_path / "scale.cl"], False, (64, 128), (64,)), SuiteItem("triad", 64)]
+    digest = items[0].workload.digest
+    point = {**POINT, "source": "scale.cl", "suite": "", "kernel": "scale", "digest": digest}
+    points = [
+        point, {**point, "device": "gpu", "device_name": "H200"},
+        {**point, "global_size": "128"},  # on one system alone
+    ]  # fmt: skip
+    pl.DataFrame(points).write_parquet(tmp_path / "measurements.parquet")
+    times = times_of(tmp_path / "measurements.parquet")
+    wanted = timed_everywhere(times)
+    assert wanted == {run_of(digest, "scale", "64", "64")}
+    assert items_among(items, wanted) == [items[0]]
+    assert set(times.about(runs=wanted).frame["size"]) == {"64/64"}
+
+
+def test_a_graph_that_cannot_be_made_leaves_the_others(tmp_path):
+    lost = SCALE.replace("x[i] *= a", "x[i] = lost(a)")
+    cases = [[[64], [32], ["float32[64]=range", "float32:2"]]]
+    words = {"name": "s", "suite": "", "kernel": "scale", "options": "", "cases": cases}
+    path = tmp_path / "workloads.jsonl"
+    path.write_text("".join(json.dumps({**words, "source": source}) + "\n" for source in (lost, SCALE)))
+    items = items_from([], False, (64,), (64,), path)
+    runs = {run_of(item.workload.digest, "scale", "64", "32") for item in items}
+    assert len(runs) == 2
+    assert set(graphs_of(items, runs).frame["run"]) == {run_of(items[1].workload.digest, "scale", "64", "32")}
+
+
+def test_workloads_can_be_read_from_what_a_campaign_packed(tmp_path):
+    path = tmp_path / "kernels.parquet"
+    row = {"name": "npb-3.3-CG-first", "suite": "npb-3.3", "kernel": "scale", "options": "", "source": SCALE,
+           "cases": json.dumps([[[64], [32], ["float32[64]=range", "float32:2"]]]), "ir": ""}  # fmt: skip
+    pl.DataFrame([row]).write_parquet(path)
+    (item,) = items_from([], False, (64,), (64,), path)
+    found = counted(item, limits=CountLimits()).rows
+    assert {(one.program, one.kernel, one.size) for one in found} == {("npb-3.3-CG", "first", "64/32")}
+    pl.DataFrame([row, {**row, "cases": "nothing"}]).write_parquet(path)
+    with pytest.raises(MalformedInput, match="row 2"):
+        items_from([], False, (64,), (64,), path)
+    pl.DataFrame([row]).drop("cases").write_parquet(path)
+    with pytest.raises(MalformedInput, match="lacks the column 'cases'"):
+        items_from([], False, (64,), (64,), path)
 
 
 def test_a_table_without_the_columns_of_a_campaign_is_refused(tmp_path):

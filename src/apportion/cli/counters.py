@@ -232,7 +232,9 @@ def kernels(
     workloads: Path | None = None,
     cgo17: Path | None = None,
     times: Annotated[tuple[str, ...], _LIST] = (),
+    timed: Annotated[bool, _FLAG] = False,
     graphs: Annotated[bool, _FLAG] = False,
+    processes: int = 1,
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
     json: Annotated[bool, _FLAG] = False,
@@ -245,11 +247,14 @@ def kernels(
         suite: also the problems of the bundled suite, each verified.
         sizes: numbers of work-items, with commas between them.
         local_sizes: work-group sizes, likewise; the suite has its own.
-        workloads: a file of workloads, one JSON object a line, as a campaign writes them.
+        workloads: a file of workloads, one JSON object a line, or a `.parquet` that a campaign packed its
+            kernels into.
         cgo17: the folder of the CGO17 tables, whose kernels are counted too, with deduced arguments.
         times: a campaign's measurements.parquet, whose times are added to the table; with what to call its
             devices behind it, if need be: `out/measurements.parquet:cpu=xeon,gpu=h200`.
+        timed: count only launches that `--times` has a time of on every system, and keep no others.
         graphs: add what the program graph of each kernel is made of.
+        processes: how many launches are counted at once.
         seconds: the deadline of one launch.
         instructions: how many one launch may execute.
         json: print each launch as a line of JSON.
@@ -257,23 +262,40 @@ def kernels(
     from apportion.counters import workloads as batch  # llvmlite and the compiler are only for kernels
     from apportion.counters.kernels import CountLimits
 
+    if timed and not times:
+        raise InvalidSetting("--timed needs --times: which launches have times")
     items = batch.items_from(files, suite, _numbers(sizes), _numbers(local_sizes), workloads, cgo17)
+    measured = CounterTable.of([])
+    for word in times:
+        path, _, names = word.partition(":")
+        measured = measured.joined(batch.times_of(Path(path), _pairs(names)))
+    wanted = batch.timed_everywhere(measured)
+    if timed:
+        items = batch.items_among(items, wanted)
+        if not items:
+            raise InvalidSetting(f"Of {len(wanted)} launches with a time on every system none was given")
+        note(f"{len(wanted)} launches have a time on every system; {len(items)} items are counted for them.")
     limits = CountLimits(seconds=seconds, instructions=instructions)
     failures = 0
     for one in progress(
-        batch.count_all(items, out, limits=limits), label="Counting", total=len(items), quiet=json
-    ):
+        batch.count_all(items, out, limits=limits, workers=processes),
+        label="Counting", total=len(items), quiet=json,
+    ):  # fmt: skip
         failures += bool(one.failure)
         if json:
             print_json({"name": one.name, "values": len(one.rows), "failure": one.failure})
         elif one.failure:
             note(f"{one.name}: {one.failure}")
-    table = CounterTable.read(out)
-    for word in times:
-        path, _, names = word.partition(":")
-        table = table.joined(batch.times_of(Path(path), _pairs(names)))
+    table = CounterTable.read(out).joined(measured)
+    if timed:
+        table = table.about(runs=wanted)
     if graphs:
-        table = table.joined(batch.graphs_of(items, set(table.frame["run"])))
+        runs_with_code = set(table.frame["run"])
+        described = batch.graphs_of(items, runs_with_code)
+        table = table.joined(described)
+        without = len(runs_with_code) - described.frame["run"].n_unique()
+        if without:
+            note(f"{without} launches have no program graph: their source was not given, or gives none.")
     if times or graphs:
         table.write(out)
     runs = table.frame["run"].n_unique()

@@ -108,15 +108,7 @@ def items_from(
     campaign = Campaign(sizes=sizes, local_sizes=local_sizes)
     described = [each for each in workloads_of(paths, campaign) if isinstance(each, Workload)]
     if workloads is not None:
-        try:
-            lines = workloads.read_text().splitlines()
-        except OSError as error:
-            raise UnreadableFile(f"Cannot read {workloads}: {error.strerror}") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                described.append(from_json(json.loads(line)))
-            except ValueError as error:
-                raise MalformedInput(str(error), file=str(workloads), line=number) from error
+        described += _packed(workloads) if workloads.suffix == ".parquet" else _lines(workloads)
     if cgo17 is not None:
         published = cgo17_kernels.workloads(cgo17, sizes=sizes, local_sizes=local_sizes)
         described += [each for each in published if isinstance(each, Workload)]
@@ -128,6 +120,60 @@ def items_from(
             "There is nothing to count: give files of OpenCL C, --suite, --cgo17 or --workloads"
         )
     return items
+
+
+def _lines(path: Path) -> list[Workload]:
+    """The workloads in a file of JSON Lines."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"Cannot read {path}: {error}") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(from_json(json.loads(line)))
+        except ValueError as error:
+            raise MalformedInput(str(error), file=str(path), line=number) from error
+    return found
+
+
+def _packed(path: Path) -> list[Workload]:
+    """The workloads in the table that a campaign packed its kernels into."""
+    frame = _parquet(path)
+    needed = ("name", "suite", "kernel", "options", "source", "cases")
+    if missing := [name for name in needed if name not in frame.columns]:
+        raise MalformedInput(f"the table lacks the column {missing[0]!r}", file=str(path))
+    found = []
+    for number, row in enumerate(frame.select(needed).iter_rows(named=True), start=1):
+        try:
+            found.append(from_json({**row, "cases": json.loads(row["cases"])}))
+        except (ValueError, TypeError) as error:
+            raise MalformedInput(f"row {number}: {error}", file=str(path)) from error
+    return found
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (PolarsError, OSError) as error:
+        raise UnreadableFile(f"Cannot read {path} as Parquet: {error}") from error
+
+
+def timed_everywhere(times: CounterTable) -> set[str]:
+    """The runs that have a time on every system of a table."""
+    found = times.times()
+    return {run for run, mask in zip(found.runs["run"], found.mask, strict=True) if mask.all()}
+
+
+def items_among(
+    items: Iterable[SuiteItem | WorkloadItem], runs: Collection[str]
+) -> list[SuiteItem | WorkloadItem]:
+    """The items with a launch that is one of these runs."""
+    return [
+        item for item in items
+        if any(run_of(source.digest, kernel, *_sizes(span)) in runs
+               for source, _, kernel, span in _launches(item))
+    ]  # fmt: skip
 
 
 def count_all(
@@ -192,10 +238,7 @@ def times_of(measurements: Path, names: dict[str, str] | None = None) -> Counter
     Raises:
         UnreadableFile, MalformedInput: it is no such table.
     """
-    try:
-        frame = pl.read_parquet(measurements)
-    except (PolarsError, OSError) as error:
-        raise UnreadableFile(f"Cannot read {measurements} as Parquet: {error}") from error
+    frame = _parquet(measurements)
     frame = frame.rename(
         {"name": "source"} if "source" not in frame.columns and "name" in frame.columns else {}
     )
@@ -206,19 +249,31 @@ def times_of(measurements: Path, names: dict[str, str] | None = None) -> Counter
         raise MalformedInput(f"the table lacks the column {missing[0]!r}", file=str(measurements))
     rows: dict[tuple[str, str, int, str], Row] = {}
     systems: dict[str, System] = {}
-    for point in frame.filter(pl.col("seconds").is_not_null()).iter_rows(named=True):
+    good = pl.col("seconds").is_not_null()
+    if "failure" in frame.columns:  # a launch may have been timed, and have computed something else
+        good &= pl.col("failure").fill_null("") == ""
+    for point in frame.filter(good).iter_rows(named=True):
         system = point["system"] if named else (names or {}).get(point["device"], point["device_name"])
-        kind = "gpu" if "gpu" in (system if named else point["device"]).lower() else "cpu"
-        systems[system] = System(system, kind)
+        if system not in systems:
+            systems[system] = _system(system, point)
         run = run_of(point["digest"], point["kernel"], point["global_size"], point["local_size"])
         size = f"{point['global_size']}/{point['local_size']}"
         repeat = int(point.get("repeat", 0))
-        program = _program(point["source"], point.get("suite") or "", point["kernel"])
-        identity = (run, program, point["kernel"], size, system, repeat)
+        program, kernel = _called(point["source"], point.get("suite") or "", point["kernel"])
+        identity = (run, program, kernel, size, system, repeat)
         for column, counter in _TIMES.items():
             row = Row(*identity, counter, point[column], "clock", "exact")
             rows.setdefault((run, system, repeat, counter), row)
     return CounterTable.of(rows.values(), systems.values())
+
+
+def _system(name: str, point: dict[str, Any]) -> System:
+    """What a campaign's table says of a system."""
+    device = str(point.get("device") or "")
+    about = ", ".join(str(point[key]) for key in ("device_name", "driver") if point.get(key))
+    gpu = "gpu" in (device or name).lower()
+    kind = "gpu" if gpu else "cpu" if device else ""  # a name alone, as `h200`, tells nothing
+    return System(name, kind, description={"name": about} if about else {})
 
 
 def graphs_of(items: Iterable[SuiteItem | WorkloadItem], runs: Collection[str]) -> CounterTable:
@@ -228,39 +283,44 @@ def graphs_of(items: Iterable[SuiteItem | WorkloadItem], runs: Collection[str]) 
         runs: the names of those that are wanted; a kernel that does not compile has none.
     """
     rows: dict[tuple[str, str], Row] = {}
-    made: dict[tuple[str, str], dict[str, float]] = {}
+    made: dict[tuple[str, str], dict[str, float] | None] = {}
     for item in items:
-        for source, program, kernel, span in _launches(item):
+        for source, (program, called), kernel, span in _launches(item):
             size, local = _sizes(span)
             run = run_of(source.digest, kernel, size, local)
             if run not in runs:
                 continue
             if (source.digest, kernel) not in made:
-                graph = graph_of_ir(ir_of(source), name=kernel, options=GraphOptions(function=kernel))
-                made[source.digest, kernel] = features_of(graph)
+                made[source.digest, kernel] = _summary(source, kernel)
             found = made[source.digest, kernel]
+            if found is None:
+                continue
             for name in SUMMARY:
-                row = Row(run, program, kernel, f"{size}/{local}", "", 0, f"{GRAPH}{name}",
+                row = Row(run, program, called, f"{size}/{local}", "", 0, f"{GRAPH}{name}",
                           float(found.get(name, 0.0)), "program-graph", "static")  # fmt: skip
                 rows[run, name] = row
     return CounterTable.of(rows.values())
 
 
-def _launches(item: SuiteItem | WorkloadItem) -> Iterator[tuple[Source, str, str, NDRange]]:
-    """Source, program, kernel and range of each launch of an item."""
+def _summary(source: Source, kernel: str) -> dict[str, float] | None:
+    try:
+        return features_of(graph_of_ir(ir_of(source), name=kernel, options=GraphOptions(function=kernel)))
+    except ApportionError:
+        return None
+
+
+def _launches(item: SuiteItem | WorkloadItem) -> Iterator[tuple[Source, tuple[str, str], str, NDRange]]:
+    """Source, what program and kernel are called, the kernel's function and the range of each launch."""
     if isinstance(item, WorkloadItem):
         workload = item.workload
         source = Source(workload.source, "opencl", workload.name)
-        yield (
-            source,
-            _program(workload.name, workload.suite, workload.kernel),
-            workload.kernel,
-            item.case.span,
-        )
+        called = _called(workload.name, workload.suite, workload.kernel)
+        yield source, called, workload.kernel, item.case.span
         return
     problem = problem_of(item.problem)
     for stage in problem.instance(item.size, seed=item.seed).stages:
-        yield problem.source(), problem.name, stage.kernel, NDRange(stage.global_size, stage.local_size)
+        span = NDRange(stage.global_size, stage.local_size)
+        yield problem.source(), (problem.name, stage.kernel), stage.kernel, span
 
 
 def _problem_rows(item: SuiteItem, limits: CountLimits) -> list[Row]:
@@ -276,7 +336,7 @@ def _problem_rows(item: SuiteItem, limits: CountLimits) -> list[Row]:
         profile = count(job_of(source, stage.kernel, instance.values(stage, arrays), span, limits=limits))
         named = [argument for argument in stage.arguments if isinstance(argument, str)]
         arrays |= dict(zip(named, profile.arrays.values(), strict=True))
-        found = _rows(profile, source.digest, problem.name, span)
+        found = _rows(profile, source.digest, (problem.name, stage.kernel), span)
         if found[0].run not in seen:
             seen.add(found[0].run)
             rows += found
@@ -291,25 +351,26 @@ def _workload_rows(item: WorkloadItem, limits: CountLimits) -> list[Row]:
     values = tuple(_value(position, word) for position, word in enumerate(case.words()))
     source = Source(workload.source, "opencl", workload.name)
     profile = count(job_of(source, workload.kernel, values, case.span, limits=limits))
-    return _rows(
-        profile, workload.digest, _program(workload.name, workload.suite, workload.kernel), case.span
-    )
+    return _rows(profile, workload.digest, _called(workload.name, workload.suite, workload.kernel), case.span)
 
 
-def _rows(profile: KernelProfile, digest: str, program: str, span: NDRange) -> list[Row]:
+def _rows(profile: KernelProfile, digest: str, called: tuple[str, str], span: NDRange) -> list[Row]:
     size, local = _sizes(span)
-    return profile.rows(run_of(digest, profile.kernel, size, local), program, f"{size}/{local}")
+    rows = profile.rows(run_of(digest, profile.kernel, size, local), called[0], f"{size}/{local}")
+    return [row._replace(kernel=called[1]) for row in rows]
 
 
-def _program(name: str, suite: str, kernel: str) -> str:
-    """The application that a workload belongs to: kernels of one are no strangers to each other.
+def _called(name: str, suite: str, kernel: str) -> tuple[str, str]:
+    """The application that a workload belongs to, and its kernel.
 
-    Workloads are called `SUITE-APPLICATION-KERNEL` where they come from others' suites, and `PROBLEM-KERNEL`
-    or `PROBLEM` where they come from ours.
+    Kernels of one application are no strangers to each other, and folds by application keep them together.
+    Workloads are called `SUITE-APPLICATION-KERNEL` where they come from others' suites, whose functions may
+    all have one name (`A` in CGO17), and `PROBLEM-KERNEL` or `PROBLEM` where they come from ours.
     """
     if suite and name.startswith(f"{suite}-"):
-        return f"{suite}-{name[len(suite) + 1 :].partition('-')[0]}"
-    return name.removesuffix(".cl").removesuffix(f"-{kernel}")
+        application, _, rest = name[len(suite) + 1 :].partition("-")
+        return f"{suite}-{application}", rest or kernel
+    return name.removesuffix(".cl").removesuffix(f"-{kernel}"), kernel
 
 
 def _sizes(span: NDRange) -> tuple[str, str]:

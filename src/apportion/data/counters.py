@@ -257,10 +257,11 @@ class CounterTable:
         sources: Collection[str] | None = None,
         systems: Collection[str] | None = None,
         programs: Collection[str] | None = None,
+        runs: Collection[str] | None = None,
     ) -> CounterTable:
         """The rows about these; None is all."""
         frame = self.frame
-        chosen = {"counter": counters, "source": sources, "system": systems, "program": programs}
+        chosen = {"counter": counters, "source": sources, "system": systems, "program": programs, "run": runs}
         for column, names in chosen.items():
             if names is not None:
                 frame = frame.filter(pl.col(column).is_in(list(names)))
