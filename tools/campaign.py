@@ -222,6 +222,9 @@ def prepare_all(
                 line = [_called(each), each.name, each.suite, each.kernel, prepared.failure, prepared.said]
                 file.write(json.dumps(line) + "\n")
                 file.flush()
+                done.add(line[0])
+                if len(done) % 50 == 0:
+                    print(f"{len(done)} prepared after {time.monotonic() - began:.1f} s", flush=True)
 
         prepare(
             (each for each in workloads() if _called(each) not in done),

@@ -59,18 +59,27 @@ def prepare(
         with turn:
             return next(waiting, None)
 
-    def work() -> None:
-        with VisitingWorker(drivers, limits) as worker:
-            names = [
-                info.id for info in worker.devices() if not campaign.devices or info.id in campaign.devices
-            ]
-            while (workload := following()) is not None:
-                if until is not None and time.monotonic() > until:
-                    return
-                report(_tried(workload, campaign, worker, names, compiled))
+    opened = threading.Event()
+
+    def work(number: int) -> None:
+        # One process opens the devices before the others do: a driver that finds its hardware asleep wakes it
+        # up for each of them, one after the other.
+        if number:
+            opened.wait()
+        try:
+            with VisitingWorker(drivers, limits) as worker:
+                infos = worker.devices()
+                opened.set()
+                names = [info.id for info in infos if not campaign.devices or info.id in campaign.devices]
+                while (workload := following()) is not None:
+                    if until is not None and time.monotonic() > until:
+                        return
+                    report(_tried(workload, campaign, worker, names, compiled))
+        finally:
+            opened.set()
 
     with ThreadPoolExecutor(processes, thread_name_prefix="prepare") as pool:
-        workers = [pool.submit(work) for _ in range(processes)]
+        workers = [pool.submit(work, number) for number in range(processes)]
     for worker in workers:
         worker.result()
 

@@ -1,0 +1,122 @@
+"""Where launches that two devices share lose time: each part alone and both at once, stage by stage.
+
+    python tools/stages.py cpu gpu --problems bezier canny triad heat sparse_matvec > stages.jsonl
+    python tools/stages.py --table stages.jsonl
+
+A line of JSON for each cut of each kernel: medians in milliseconds of what both devices took at once, and
+each of them with the same part while the other did nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from apportion.device.bound import BoundKernel
+from apportion.device.plan import Outcome
+from apportion.device.split import Part, Split
+from apportion.device.together import Together
+from apportion.device.worker import Worker
+from apportion.suite import problem_of
+
+STAGES = ("began", "upload", "kernel", "busy", "download", "seconds")
+
+
+def stages(bound: BoundKernel, worker: Worker, share: float, repeats: int) -> dict[str, Any]:
+    """What a cut takes: `both` at once, and each device's part by itself."""
+    first, second = (info.id for info in bound.devices)
+    parts = tuple(Split({first: share, second: 1 - share}).parts(bound.groups))
+    plans: dict[str, tuple[Part, ...]] = {"both": parts} | {part.device: (part,) for part in parts}
+    found: dict[str, list[tuple[float, Outcome]]] = {name: [] for name in plans}
+    for number in range(repeats + 1):
+        for name, some in plans.items():
+            started = time.perf_counter()
+            outcome = worker.run(bound._launcher.plan(some))
+            if number:  # the first one warms up
+                found[name].append((time.perf_counter() - started, outcome))
+    return {name: _medians(launches) for name, launches in found.items()}
+
+
+def _medians(launches: list[tuple[float, Outcome]]) -> dict[str, float]:
+    times = {
+        "wall": [wall for wall, _ in launches],
+        "merge": [outcome.merge_seconds for _, outcome in launches],
+    }
+    for _, outcome in launches:
+        for device in outcome.devices:
+            for stage in STAGES:
+                times.setdefault(f"{device.device}.{stage}", []).append(getattr(device, stage))
+    return {name: round(1e3 * statistics.median(seconds), 4) for name, seconds in times.items()}
+
+
+def table(path: Path) -> str:
+    """The lines of a file as Markdown, and how much longer both take at once than the longer part alone."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [
+        "| kernel | cut | both | one alone | the other | both over the longer |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    ratios = []
+    for row in rows:
+        alone = [times["wall"] for name, times in row["stages"].items() if name != "both"]
+        both = row["stages"]["both"]["wall"]
+        ratios.append(both / max(alone))
+        cells = " | ".join(f"{one:.2f}" for one in (both, *alone))
+        lines.append(f"| `{row['problem']}` | {row['share']:g} | {cells} | {ratios[-1]:.2f} |")
+    lines += [
+        "",
+        f"Median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}, of {len(ratios)}.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("devices", nargs="*", help="two of them, as `apportion devices` calls them")
+    parser.add_argument("--problems", nargs="+", default=["bezier", "triad", "heat"])
+    parser.add_argument("--size", default="large", choices=("small", "usual", "large"))
+    parser.add_argument("--cuts", nargs="+", type=float, default=[0.2, 0.5, 0.8])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--table", type=Path, help="print what an earlier run found")
+    asked = parser.parse_args()
+    if asked.table:
+        print(table(asked.table))
+        return
+    if len(asked.devices) != 2:
+        parser.error("two devices share a launch; name them")
+    with Worker() as worker:
+        for name in asked.problems:
+            problem = problem_of(name)
+            instance = problem.instance(getattr(problem, asked.size), seed=0)
+            stage = instance.stages[0]
+            with Together(problem.source(), stage.kernel, asked.devices, worker=worker, trust=True) as kernel:
+                arrays = {
+                    each: kernel.array(held.shape, held.dtype) for each, held in instance.arrays.items()
+                }
+                for each, held in instance.arrays.items():
+                    arrays[each][...] = held
+                bound = kernel.bind(
+                    *instance.values(stage, arrays),
+                    global_size=stage.global_size,
+                    local_size=stage.local_size,
+                )
+                for device in asked.devices:
+                    bound.run(device)
+                for share in asked.cuts:
+                    row = {
+                        "problem": name,
+                        "share": share,
+                        "stages": stages(bound, worker, share, asked.repeats),
+                    }
+                    print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
