@@ -92,7 +92,7 @@ def test_shipped_models_know_the_features_of_this_version_and_checked_their_inte
         # Applications are what intervals are calibrated on; of rows, those of one large application decide.
         assert level["of_applications"] >= level["confidence"] - 0.01
         assert level["of_rows"] >= level["confidence"] - 0.03
-    assert (WEIGHTS / f"{pair}.npz").stat().st_size < 2 << 20
+    assert (WEIGHTS / f"{pair}.safetensors").stat().st_size < 5 << 20
 
 
 def test_impossible_sizes_pairs_tasks_and_kernels_are_said() -> None:

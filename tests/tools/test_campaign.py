@@ -58,7 +58,7 @@ def test_every_step_runs_where_nothing_was_prepared(tool: ModuleType, tmp_path: 
     assert {point["device"] for point in points} >= {"cpu"}
     assert len(pl.read_parquet(results / "measurements.parquet")) == len(points)
     tool.fit(kernels, results)
-    assert (tmp_path / "weights" / "xeon-h200.npz").exists()
+    assert (tmp_path / "weights" / "xeon-h200.safetensors").exists()
 
 
 def test_parts_are_apart_and_together_everything(

@@ -64,7 +64,7 @@ def test_a_shipped_pair_is_loaded_and_asks_for_the_range(folder: Path) -> None:
         "xeon-h200", folder, KERNELS, cpu="Xeon", gpu="H200", out=folder / "weights",
         settings=PooledSettings(trees=6), report=said.append,
     )  # fmt: skip
-    assert path == folder / "weights" / "xeon-h200.npz"
+    assert path == folder / "weights" / "xeon-h200.safetensors"
     loaded = KernelModel.load(folder / "weights", "xeon-h200")
     assert loaded.inputs == model.inputs == (*INPUTS, *RANGE_INPUTS)
     assert len(coverage) == 3

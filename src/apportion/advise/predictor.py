@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from apportion.advise.describe import Described, describe
 from apportion.advise.queries import Query, Size
 from apportion.advise.timedshare import timed_pairs, timed_share
+from apportion.data.described import described_in
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.model.kernelmodel import STRANGE, Estimate, KernelModel
 from apportion.program.compile import CompileOptions
@@ -147,7 +148,7 @@ def predict_all(
 
 def pairs() -> tuple[str, ...]:
     """The pairs of devices that the package ships models of shares of; `timed_pairs` has those of times."""
-    return tuple(sorted(path.stem for path in WEIGHTS.glob("*.npz")))
+    return tuple(described_in(WEIGHTS))
 
 
 @cache

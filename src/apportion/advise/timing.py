@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from apportion.data.described import described_in
 from apportion.device.base import DeviceInfo
 from apportion.device.forecast import Enquiry, Forecast
 from apportion.device.plan import ArrayPlace
@@ -53,8 +54,7 @@ class Correction:
 
 def models() -> list[str]:
     """The names of the timing models that are shipped, the preferred one first."""
-    found = sorted(path.stem for path in WEIGHTS.glob("*.npz"))
-    return sorted(found, key=lambda name: name != PREFERRED)
+    return sorted(described_in(WEIGHTS), key=lambda name: name != PREFERRED)
 
 
 @cache

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import safetensors.numpy
 from numpy.typing import NDArray
 
-from apportion.errors import InvalidSetting, MalformedInput, MissingPackage, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.settings import convert, replace_file
 
 DESCRIPTION, WEIGHTS = "artifact.json", "weights.safetensors"
@@ -77,14 +78,13 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Named arrays in the safetensors format."""
     # safetensors writes an array's memory as it lies there, which must be row by row.
     rows = {name: array if array.flags.c_contiguous else array.copy("C") for name, array in arrays.items()}
-    return _safetensors().save(rows)  # type: ignore[no-any-return]
+    return safetensors.numpy.save(rows)
 
 
 def arrays_from_bytes(data: bytes, path: Path) -> Arrays:
     """Named arrays back from the safetensors format; `path` is named when they are broken."""
-    module = _safetensors()
     try:
-        return module.load(data)  # type: ignore[no-any-return]
+        return safetensors.numpy.load(data)
     except Exception as error:  # safetensors raises its own SafetensorError, ValueError or KeyError
         raise MalformedInput(f"is not a safetensors file ({error})", file=str(path)) from error
 
@@ -95,11 +95,3 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy  # an optional package; data/ is otherwise light
-    except ModuleNotFoundError as error:
-        raise MissingPackage("safetensors", "torch", "Reading and writing trained models") from error
-    return safetensors.numpy

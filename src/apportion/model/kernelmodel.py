@@ -1,7 +1,7 @@
 """KernelModel: forests that tell a kernel's share, with what says how sure and how familiar it is.
 
-It is read and evaluated with NumPy alone. The file is an `.npz` of plain arrays with a `.json` beside it that
-says what it is, how it was made, and the checksum of the arrays.
+It is read and evaluated with NumPy alone. The weights are plain arrays in a `.safetensors` file with
+a `.json` beside it that says what they are, how they were made, and their checksum.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class KernelModel:
         ]  # fmt: skip
 
     def save(self, folder: Path) -> Path:
-        """Write the model to `folder`; its `.npz` comes back."""
+        """Write the model to `folder`; the file of its weights comes back."""
         arrays: dict[str, Any] = {
             **self.pool.arrays(),
             "score": self.calibration.score,

@@ -153,7 +153,7 @@ class TimingModel:
         return Times(float(fixed), float(rate), float(np.hypot(spread, self.devices[place].spread)))
 
     def save(self, folder: Path) -> Path:
-        """Write the model to `folder`; its `.npz` comes back."""
+        """Write the model to `folder`; the file of its weights comes back."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, device in enumerate(self.devices):
             arrays[f"{number}.coefficients"] = device.coefficients
