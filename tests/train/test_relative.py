@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from apportion.data.counters import AIWC, GRAPH, CounterTable, Row
-from apportion.errors import InvalidSetting, UnknownName
+from apportion.data.counters import AIWC, GRAPH, CounterTable, Row, System
+from apportion.data.published.aiwc import with_graphs
+from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.settings import load
 from apportion.task.relative_performance import measures_of
 from apportion.train.relative import (
@@ -117,6 +118,65 @@ def test_program_graphs_join_where_they_are_known_of_every_run(timed_runs, table
     more = replace(comparison, rows=(*ROWS, Entry("graphs", "ridge", "graph")))
     assert more.about(known).rows == more.rows
     assert more.about(fewer).rows == ROWS
+
+
+def test_descriptions_join_where_every_system_says_the_same_things(timed_runs, comparison, tmp_path) -> None:
+    pytest.importorskip("sklearn")
+    systems = {
+        name: replace(system, description={"name": name, "cores": 2.0**number, "gflops": 100.0})
+        for number, (name, system) in enumerate(timed_runs.systems.items())
+    }
+    table = table_of(CounterTable(timed_runs.frame, systems), name="x", counters=AIWC)
+    assert table.descriptions is not None
+    gpu = [float(kind == "gpu") for kind in table.kinds]
+    assert table.descriptions[:, 0].tolist() == gpu
+    assert table.descriptions[:, 1].tolist() == [
+        np.log2(systems[name].description["cores"]) for name in table.systems
+    ]
+    two = table.on(table.systems[:2])
+    assert two.descriptions is not None
+    assert two.descriptions.tolist() == table.descriptions[:2].tolist()
+    fewer = {**systems, table.systems[0]: System(table.systems[0], "cpu")}
+    unknown = table_of(CounterTable(timed_runs.frame, fewer), name="x", counters=AIWC)
+    assert unknown.descriptions is None
+    assert unknown.digest != table.digest == table.digest_of(graph=False, descriptions=True)
+    assert unknown.digest == table.digest_of(graph=False, descriptions=False)
+    row = Entry("pairs", "extra-trees", "both", timed=True, described=True, settings={"trees": 20},
+                candidate="informed")  # fmt: skip
+    more = replace(comparison, rows=(*ROWS, row))
+    assert more.about(unknown).rows == ROWS
+    assert more.about(table).rows == more.rows
+    # Who learns from pairs knows one system from others, too: it beats what is true of all runs alike.
+    found = run(replace(more, rows=(ROWS[0], ROWS[3], row), repetitions=1), table, tmp_path / "r.jsonl",
+                report=lambda words: None)  # fmt: skip
+    regret = {
+        one.row: measures_of(table.log_times, one.said[0])["regret"]
+        for one in found
+        if one.protocol == "random"
+    }
+    assert regret["pairs"] < regret["always"]
+    chosen = answer(found, choice_called("informed"), "application").chosen
+    assert set(chosen) <= {"timed", "pairs"}
+    with pytest.raises(InvalidSetting, match="The systems of x are not described"):
+        predict(row, unknown, unknown, ["new-gpu"], np.arange(12), np.arange(12, 24), 1)
+    with pytest.raises(InvalidSetting, match="says centred times"):
+        Entry("x", "extra-trees", target="slowest", described=True)
+
+
+def test_graphs_of_a_file_join_the_runs_of_their_kernels(timed_runs, tmp_path) -> None:
+    path = tmp_path / "graphs.csv"
+    kernels = timed_runs.frame.select(pl.col("program").alias("application"), "kernel").unique(
+        maintain_order=True
+    )
+    kernels.with_columns(pl.lit(3.5).alias("nodes")).write_csv(path)
+    known = table_of(with_graphs(timed_runs, path), name="x", counters=AIWC)
+    assert known.graph is not None
+    assert set(known.graph[:, 0]) == {3.5}
+    kernels[1:].with_columns(pl.lit(3.5).alias("nodes")).write_csv(path)
+    assert table_of(with_graphs(timed_runs, path), name="x", counters=AIWC).graph is None
+    path.write_text("kernel,nodes\nk0,1\n")
+    with pytest.raises(MalformedInput, match="the column 'application' is missing"):
+        with_graphs(timed_runs, path)
 
 
 def test_times_that_were_taken_once_have_no_noise_to_show(timed_runs, table, comparison, tmp_path) -> None:

@@ -12,7 +12,7 @@ from apportion.advise.relative import UNFAMILIAR, WEIGHTS
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.counters import AIWC, CounterTable, System
-from apportion.data.published.aiwc import read
+from apportion.data.published.aiwc import read, with_graphs
 from apportion.errors import UnknownName, UnreadableFile
 from apportion.settings import load
 from apportion.task.relative_performance import MEASURES, as_json
@@ -28,6 +28,7 @@ def relative_performance(
     *,
     settings: Path = Path("experiments/relative-performance.toml"),
     data: Path | None = None,
+    graphs: Path = Path("experiments/aiwc-graphs.csv"),
     measured: Path | None = None,
     profiled: str | None = None,
     results: Path = Path("runs/reproduce/relative-performance.jsonl"),
@@ -42,6 +43,8 @@ def relative_performance(
     Args:
         settings: the experiment's TOML file.
         data: the folder of the AIWC files; by default what `apportion data path aiwc` says.
+        graphs: what the program graphs of AIWC's kernels are made of; without the file, rows that need them
+            are left out.
         measured: a table of counters with AIWC's columns and times on systems of one's own; the stages of the
             network are taken apart on AIWC alone.
         profiled: the system of `measured` on which runs are timed; by default its first.
@@ -51,7 +54,7 @@ def relative_performance(
         json: print one line of JSON per predictor and split.
     """
     comparison = load(Comparison, settings)
-    everything = _aiwc(data)
+    everything = _aiwc(data, graphs)
     source = CounterTable.read(measured) if measured else None
     own = table_of(source, name=measured.stem, counters=AIWC) if measured and source else None
     if own and profiled and profiled not in own.systems:
@@ -101,7 +104,7 @@ def _set(title: str, comparison: Comparison, everything: RelativeTable, results:
     return Set(title, comparison, everything, answers, stacked_scores(everything.on(comparison.systems)))
 
 
-def _aiwc(data: Path | None) -> RelativeTable:
+def _aiwc(data: Path | None, graphs: Path) -> RelativeTable:
     dataset = dataset_called("aiwc")
     for condition in check(dataset, data):
         if condition.state == "missing":
@@ -110,7 +113,10 @@ def _aiwc(data: Path | None) -> RelativeTable:
             )
         if condition.state != "good":  # exported anew, a file never has the same bytes
             note(f"{condition.path}: {condition.state}; the page tells the fingerprint of what it holds.")
-    return table_of(read(data or dataset.folder), name="aiwc", counters=AIWC)
+    source = read(data or dataset.folder)
+    return table_of(
+        with_graphs(source, graphs) if graphs.exists() else source, name="aiwc", counters=AIWC
+    )  # fmt: skip
 
 
 def _print(sets: dict[str, Set], json: bool) -> None:

@@ -107,7 +107,8 @@ def _trees(name: str) -> Any:
         grow = row_models.load(name)
         if name == "boosting":  # one number at a time
             return Stacked(tuple(grow(settings, rows, column, seed=seed) for column in truth.T))
-        return Stacked((grow(settings, rows, truth, seed=seed),))
+        one = truth.shape[1] == 1
+        return Stacked((grow(settings, rows, truth[:, 0] if one else truth, seed=seed),))
 
     return fit
 

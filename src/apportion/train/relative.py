@@ -59,8 +59,10 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     of: tuple[str, ...] = ()
     "The rows that a blend is made of; they stand before it and are candidates, too."
+    described: bool = False
+    "It also knows descriptions of the systems, and learns from pairs of a run and any system of the table."
     candidate: str = ""
-    "The choice it may be the answer of: `counters`, `timed` or `twice`."
+    "The choice it may be the answer of: `counters`, `timed`, `informed` (`timed` are of it, too) or `twice`."
     repetitions: int = 0
     "Of the random folds; 0 for as many as the experiment has."
 
@@ -69,6 +71,10 @@ class Entry:
             raise UnknownName("set of features", self.features, (*FEATURE_SETS, WITH_GRAPH))
         if self.twice and not self.timed:
             raise InvalidSetting(f"{self.name}: who knows a second time knows the first, too")
+        if self.described and (self.target != "centred" or self.twice or self.of):
+            raise InvalidSetting(
+                f"{self.name}: who learns from pairs says centred times, with one known or none"
+            )
         if (self.learner == "blend") != bool(self.of):
             raise InvalidSetting(f"{self.name}: a blend, and nothing else, names the rows it is made `of`")
 
@@ -104,9 +110,15 @@ class Comparison:
             raise InvalidSetting(f"repetitions must be at least 1, not {self.repetitions}")
 
     def about(self, table: RelativeTable) -> Comparison:
-        """The same less the rows that need program graphs, where the table does not know them."""
-        known = table.graph is not None
-        return replace(self, rows=tuple(row for row in self.rows if known or row.features != WITH_GRAPH))
+        """The same less the rows that need program graphs or descriptions which the table does not know."""
+        return replace(
+            self,
+            rows=tuple(
+                row for row in self.rows
+                if (table.graph is not None or row.features != WITH_GRAPH)
+                and (table.descriptions is not None or not row.described)
+            ),
+        )  # fmt: skip
 
     def without_stages(self) -> Comparison:
         """The same less the network's ablations."""
@@ -161,7 +173,7 @@ def run(
         results: the file of what is finished; it is made, or gone on with.
     """
     table = everything.on(comparison.systems)
-    kept = _Kept(results, everything.digest)
+    kept = _Kept(results, everything)
     done: dict[tuple[str, str], dict[tuple[int, int], _Fitted]] = {}
     for row in comparison.rows:
         for protocol in PROTOCOLS:
@@ -184,7 +196,8 @@ def run(
             mine = _seeds(comparison, protocol, row.repetitions)
             answers.append(_gathered(row.name, protocol, table, mine, done[protocol, row.name]))
         for group in dict.fromkeys(row.candidate for row in comparison.rows if row.candidate):
-            names = [row.name for row in comparison.rows if row.candidate == group]
+            groups = ("timed", group) if group == "informed" else (group,)
+            names = [row.name for row in comparison.rows if row.candidate in groups]
             found_by = {name: done[protocol, name] for name in names}
             answers.append(_chosen(group, protocol, table, seeds, found_by))
     return answers
@@ -273,6 +286,8 @@ def predict(
     if len(at) > 1:
         second = time_features(table.counters, table.values, table.log_times[:, at[1]])
         rows = np.hstack([rows, second, table.log_times[:, [at[0]]] - table.log_times[:, [at[1]]]])
+    if row.described:
+        return _by_pairs(row, rows, everything, table, train, test, seed)
     truth = vector_of(table.log_times[train], row.target)
     calibration = _calibration(row, everything, train) if len(at) == 1 else None
     model = vector_models.load(row.learner)(
@@ -284,6 +299,30 @@ def predict(
         times = table.log_times[test][:, at]
         said[:, at] = middle + times - times.mean(axis=1, keepdims=True)
     return said
+
+
+def _by_pairs(
+    row: Entry,
+    rows: Numbers,
+    everything: RelativeTable,
+    table: RelativeTable,
+    train: Rows,
+    test: Rows,
+    seed: int,
+) -> Numbers:
+    """(test, S): a number for each pair of a run and a system, learned on every system that there is."""
+    if everything.descriptions is None or table.descriptions is None:
+        raise InvalidSetting(f"The systems of {table.name} are not described")
+
+    def pairs(runs: Numbers, systems: Numbers) -> Numbers:
+        return np.hstack([np.repeat(runs, len(systems), axis=0), np.tile(systems, (len(runs), 1))])
+
+    truth = vector_of(everything.log_times[train])
+    model = vector_models.load(row.learner)(
+        row.settings, pairs(rows[train], everything.descriptions), truth.reshape(-1, 1), seed=seed
+    )
+    said = model.predict(pairs(rows[test], table.descriptions))
+    return np.asarray(said.reshape(len(test), len(table.systems)), np.float64)
 
 
 def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> Calibration | None:
@@ -298,16 +337,21 @@ def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> Calibrat
 class _Kept:
     """Finished folds in a file of JSON Lines."""
 
-    def __init__(self, path: Path, digest: str) -> None:
-        self._path, self._digest = path, digest
+    def __init__(self, path: Path, table: RelativeTable) -> None:
+        self._path, self._table = path, table
         path.parent.mkdir(parents=True, exist_ok=True)
         self._done = {line["key"]: line for line in _lines(path)}
 
     def get(self, unit: _Unit, number: int) -> _Fitted:
         described = asdict(unit.row)
         twice = described.pop("twice")
+        if not unit.row.described:
+            described.pop("described")
+        data = self._table.digest_of(
+            graph=unit.row.features == WITH_GRAPH, descriptions=unit.row.described
+        )  # fmt: skip
         made_of = {
-            "data": self._digest, "row": {**described, "name": "", "repetitions": 0},
+            "data": data, "row": {**described, "name": "", "repetitions": 0},
             "protocol": unit.protocol,
             "seed": unit.seed, "fold": number, "systems": unit.table.systems,
             "profiled": unit.comparison.profiled,
@@ -356,7 +400,10 @@ def _gathered(
 
 def choice_called(group: str) -> str:
     """The name of the row that takes, fold by fold, the candidate with the least regret in validation."""
-    known = {"counters": "counters alone", "timed": "one time known", "twice": "two times known"}
+    known = {
+        "counters": "counters alone", "timed": "one time known",
+        "informed": "one time and what else is known", "twice": "two times known",
+    }  # fmt: skip
     return f"chosen by validation, {known[group]}"
 
 

@@ -28,7 +28,7 @@ from apportion.train.relative import (
 )  # fmt: skip
 from apportion.train.relativefew import FewScore
 from apportion.train.relativeship import Trust
-from apportion.train.relativetable import RelativeTable
+from apportion.train.relativetable import WITH_GRAPH, RelativeTable
 
 COLUMNS = {
     "random": "random 80-20 (sizes leak)",
@@ -96,7 +96,7 @@ def page(sets: Mapping[str, Set], figures: str, *, samples: int = 400) -> tuple[
         measures = {(a.row, a.protocol): scores(a, one.table, samples=samples) for a in one.answers}
         lines += ["", f"## {one.title}", "", *_described(one)]
         if short == "aiwc":
-            lines += ["", *_targets(one, measures)]
+            lines += ["", *_targets(one, measures, samples)]
         lines += ["", *_winner(one, measures), "", *_published(one, measures)]
         for name, svg in _figures(one, measures).items():
             drawn[f"{short}-{name}.svg"] = svg
@@ -146,7 +146,7 @@ def _described(one: Set) -> list[str]:
         + (f", `two`: on {one.comparison.second} as well" if one.comparison.second else "")
         + ". In the"
         f" last column {apart} in turn is the test."
-        + (" Their code is not published, so that program graphs cannot join." if table.graph is None else "")
+        + (" Program graphs are not known of every run, and do not join." if table.graph is None else "")
         + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
         *([f"Systems: {one.hardware}."] if one.hardware else []),
     ]
@@ -157,7 +157,7 @@ def _number(interval: Interval) -> str:
     return f"{value} ({low} to {high})"
 
 
-def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
+def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]], samples: int) -> list[str]:
     """Each target beside the rows that validation chose, then beside the best row, which the test chooses."""
     groups = list(dict.fromkeys(row.candidate for row in one.comparison.rows if row.candidate))
     rows = [choice_called(group) for group in groups]
@@ -200,10 +200,7 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
             for protocol, measure, reached in unmet
         )
         lines.append(f"Met by none of them: {said}. Rows differ by less than their intervals are wide.")
-    lines.append(
-        "Descriptions of the systems cannot add to this: all four are in the training runs, and each column"
-        " is learned from its own times; of a system that is not, five measured runs tell more (see below)."
-    )
+    lines += _informed(one, groups, samples)
     lines.append(
         "Tried besides, looked at on these same folds, and not adopted: some twenty blends of rows, Gaussian"
         " processes, other rules of choosing."
@@ -216,11 +213,48 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
     return lines
 
 
+def _informed(one: Set, groups: Sequence[str], samples: int) -> list[str]:
+    """What program graphs and descriptions of systems add to one time."""
+    if "informed" not in groups or "timed" not in groups:
+        return []
+    rows = [row for row in one.comparison.rows if row.candidate == "informed"]
+    kinds = {
+        "the kernels' program graphs": any(row.features == WITH_GRAPH for row in rows),
+        f"descriptions of all {len(one.everything.systems)} systems, learned from pairs of a run and any of"
+        " them": any(row.described for row in rows),
+    }
+    told = []
+    for protocol in ("random", "application"):
+        found = against(
+            one.answer(choice_called("informed"), protocol), one.answer(choice_called("timed"), protocol),
+            one.table, samples=samples,
+        )  # fmt: skip
+        told.append(
+            f"{COLUMNS[protocol]}: R² {_signed(found['r2'])}, exact order {_signed(found['order'])}, top-1"
+            f" {_signed(found['top1'])}, regret divided by the other's {_number(found['regret'])}"
+        )
+    return [
+        f"Beside one time, {' and '.join(kind for kind, tried in kinds.items() if tried)} were given to"
+        f" {len(rows)} rows more (their names tell which). Choosing among these as well, against choosing"
+        f" among those with one time alone: {'; '.join(told)}. An interval that holds 0 (for regret 1) shows"
+        " no gain."
+    ]
+
+
+def _signed(interval: Interval) -> str:
+    value, low, high = (f"{number:+.2f}" for number in (interval.value, interval.low, interval.high))
+    return f"{value} ({low} to {high})"
+
+
 def _winner(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
     """Who loses least time on applications left out, rules among them."""
     models = [row.name for row in one.comparison.rows if row.learner != "constant"]
     rules = [RULES[1], *(row.name for row in one.comparison.rows if row.learner == "constant")]
-    alone = [row.name for row in one.comparison.rows if row.name in models and not row.timed and not row.of]
+    alone = [
+        row.name for row in one.comparison.rows
+        if row.name in models
+        and not (row.timed or row.of or row.described or row.features == WITH_GRAPH)
+    ]  # fmt: skip
 
     def least(names: Sequence[str]) -> str:
         name = min(names, key=lambda name: measures[name, "application"]["regret"].value)

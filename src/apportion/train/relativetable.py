@@ -41,6 +41,7 @@ class RelativeTable:
     repeated: bool = True
     "Whether every time was taken more than once: otherwise the halves of the repeats are no halves."
     graph: Numbers | None = None  # (N, G): of the kernels' program graphs, where their code is known
+    descriptions: Numbers | None = None  # (S, D): of the systems, where all say the same things in numbers
 
     def __post_init__(self) -> None:
         shape = (len(self.runs), len(self.systems))
@@ -59,6 +60,7 @@ class RelativeTable:
             self.name, self.runs, self.application, self.kernel, tuple(systems),
             tuple(self.kinds[i] for i in at), self.counters, self.values, self.log_times[:, at],
             self.halves[:, :, at], self.single[:, at], self.left_out, self.repeated, self.graph,
+            None if self.descriptions is None else self.descriptions[at],
         )  # fmt: skip
 
     def features(self, kind: str, log_seconds: Numbers | None = None) -> Numbers:
@@ -79,12 +81,17 @@ class RelativeTable:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over runs, systems, counters and times: what results rest on."""
+        """SHA-256 over all that results can rest on."""
+        return self.digest_of(graph=True, descriptions=True)
+
+    def digest_of(self, *, graph: bool, descriptions: bool) -> str:
+        """SHA-256 over runs, systems, counters and times, with graphs and descriptions or without them."""
         sum_ = hashlib.sha256("|".join((*self.runs, *self.systems, *self.counters)).encode())
         sum_.update(np.ascontiguousarray(self.values).tobytes())
         sum_.update(np.ascontiguousarray(self.log_times).tobytes())
-        if self.graph is not None:
-            sum_.update(np.ascontiguousarray(self.graph).tobytes())
+        for part, wanted in ((self.graph, graph), (self.descriptions, descriptions)):
+            if wanted and part is not None:
+                sum_.update(np.ascontiguousarray(part).tobytes())
         return sum_.hexdigest()
 
 
@@ -146,8 +153,27 @@ def table_of(
         np.stack([_medians(measured.frame, pl.col("repeat") % 2 == half, names, chosen) for half in (0, 1)]),
         _medians(measured.frame, first, names, chosen),
         len(set(times.runs["run"].to_list()) | set(described.runs["run"].to_list())) - len(keep),
-        bool((often["len"] > 1).all()), _graphs(source, names),
+        bool((often["len"] > 1).all()), _graphs(source, names), _descriptions(source, chosen),
     )  # fmt: skip
+
+
+def _descriptions(source: CounterTable, systems: Sequence[str]) -> Numbers | None:
+    """(S, D): whether it is a GPU, and logarithms of the numbers that every system says of itself."""
+    known = [source.systems.get(name) for name in systems]
+    numbers = [
+        {key: value for key, value in one.description.items() if isinstance(value, int | float) and value > 0}
+        if one is not None else {}
+        for one in known
+    ]  # fmt: skip
+    shared = sorted(set.intersection(*(set(each) for each in numbers))) if numbers else []
+    if not shared:
+        return None
+    return np.array(
+        [
+            [float(one is not None and one.kind == "gpu"), *(np.log2(each[key]) for key in shared)]
+            for one, each in zip(known, numbers, strict=True)
+        ]
+    )
 
 
 def _graphs(source: CounterTable, runs: Sequence[str]) -> Numbers | None:
