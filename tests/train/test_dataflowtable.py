@@ -124,9 +124,12 @@ def test_a_row_goes_on_with_the_runs_of_another_seed_by_seed(two_sources: Path, 
     for each in (TablePlan(plan.rows[:1], plan.seeds), later):
         train_rest(each, stores, tmp_path, LocalRunner(workers=1), experiments=two_sources, say=said.append)
     assert len(said) == 4
-    assert [one.settings["settings"]["start"] for one in finished(later, tmp_path)] == [
-        "small-seed0", "small-seed1",
-    ]  # fmt: skip
+    ended = finished(later, tmp_path)
+    assert [one.settings["settings"]["start"] for one in ended] == ["small-seed0", "small-seed1"]
+    # The goal is held against what came last, once that is there for every seed.
+    both = TablePlan((plan.rows[0], later.rows[0]), plan.seeds)
+    assert [both.goal_of(row, ended[:1]) for row in both.rows] == [0.01, 0.01]
+    assert [both.goal_of(row, ended) for row in both.rows] == [None, 0.01]
 
 
 def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(

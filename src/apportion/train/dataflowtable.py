@@ -44,8 +44,14 @@ class TableRow:
     ships: bool = False
     "Whether the package may have one of its networks."
     after: str = ""
-    "What the folders of earlier runs are called before `-seed1`, each of which is gone on with by its seed."
+    "The `folder_prefix` of an earlier row, each of whose runs is gone on with, seed by seed."
     set: tuple[str, ...] = ()
+
+    @property
+    def folder_prefix(self) -> str:
+        """What its folders are called before the seed: all that tells it from others, for a file system."""
+        parts = [self.experiment, *(["again"] if self.after else []), *self.set, *self.sources]
+        return re.sub(r"[^A-Za-z0-9.=-]+", "_", "-".join(parts))
 
     @property
     def elsewhere(self) -> bool:
@@ -65,6 +71,15 @@ class TablePlan:
     def __post_init__(self) -> None:
         if not self.rows or not self.seeds:
             raise InvalidSetting("A table needs at least one row and one seed")
+
+    def goal_of(self, row: TableRow, ended: Iterable[FinishedRun]) -> float | None:
+        """What a row is held to: nothing, where another goes on with its runs and has finished as many."""
+        seeds = {(one.run.row, one.run.seed) for one in ended}
+        for later in self.rows:
+            same = later.after == row.folder_prefix and later.labels == row.labels
+            if same and all((later, seed) in seeds for seed in later.seeds or self.seeds):
+                return None
+        return row.goal
 
     def runs(self) -> list[PlannedRun]:
         """Every run, turn by turn; in a turn all first seeds, then second ones: lack of time costs seeds."""
@@ -86,10 +101,8 @@ class PlannedRun:
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder: every setting that tells it from the others, spelt for a file system."""
-        again = ["again"] if self.row.after else []
-        parts = [self.row.experiment, *again, *self.row.set, *self.row.sources, f"seed{self.seed}"]
-        return re.sub(r"[^A-Za-z0-9.=-]+", "_", "-".join(parts))
+        """The name of its folder."""
+        return f"{self.row.folder_prefix}-seed{self.seed}"
 
     def experiment(
         self, experiments: Path, stores: Mapping[Labels, Path], seconds: float, runs: Path
