@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import apportion
 from apportion.advise.describe import describe
-from apportion.advise.predictor import WEIGHTS, Prediction, model_of, pairs, predict, predict_all
+from apportion.advise.predictor import WEIGHTS, Prediction, Task, model_of, pairs, predict, predict_all
 from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
 from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
@@ -188,10 +189,35 @@ def test_a_kernel_of_fifty_thousand_lines_gets_an_answer_and_a_warning() -> None
     assert "unlike what the model learned from" in found.warnings[0]
 
 
-def test_prediction_loads_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("task", ["load-balance", "device-mapping"])
+def test_both_engines_give_the_same_answer(pair: str, task: Task) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    asked: dict[str, Any] = {"local_size": 64, "bytes": 1 << 22, "pair": pair, "task": task}
+    ours, theirs = (predict(source(), engine=engine, **asked).as_json() for engine in ("numpy", "onnx"))
+    for key in ("cpu_share", "interval", "familiarity", "class", "device"):
+        assert theirs[key] == pytest.approx(ours[key], abs=1e-5)
+    queries = [Query(source(), 64, 1 << power) for power in (10, 20)]
+    ours_all = predict_all(queries, task=task, pair=pair)
+    for one, other in zip(ours_all, predict_all(queries, task=task, pair=pair, engine="onnx"), strict=True):
+        assert isinstance(one, Prediction)
+        assert isinstance(other, Prediction)
+        assert one.cpu_share == pytest.approx(other.cpu_share, abs=1e-5)
+
+
+def test_an_engine_that_is_not_there_is_said() -> None:
+    with pytest.raises(UnknownName, match=r"No engine called 'onyx'\. Did you mean 'onnx'"):
+        predict(source(), local_size=64, bytes=1, engine="onyx")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnx"])
+def test_prediction_loads_neither_torch_nor_scikit_learn(tmp_path: Path, engine: str) -> None:
+    if engine == "onnx":
+        pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
     (tmp_path / "scale.ll").write_text(KERNEL)
     program = (
-        f"import sys, apportion; apportion.predict({str(tmp_path / 'scale.ll')!r}, local_size=64, bytes=1);"
+        "import sys, apportion;"
+        f"apportion.predict({str(tmp_path / 'scale.ll')!r}, local_size=64, bytes=1, engine={engine!r});"
         "print({'torch', 'sklearn', 'scipy', 'polars'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from apportion.advise import timing
+from apportion.advise.export import export_onnx
 from apportion.advise.predictor import predict, predict_all
 from apportion.advise.queries import Query
 from apportion.advise.timedshare import timed_pairs, timed_share
@@ -51,6 +52,14 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         TimingModel(name, tuple(LAUNCH), devices, {}).save(tmp_path)
     yield
     timing.timing_model.cache_clear()
+
+
+def test_times_have_no_onnx_form(shipped: None, tmp_path: Path) -> None:
+    said = "sure has a model of times, and ONNX forms are of models of shares: cgo17-amd, cgo17-nvidia"
+    with pytest.raises(InvalidSetting, match=said):
+        export_onnx(tmp_path / "sure.onnx", pair="sure")
+    with pytest.raises(InvalidSetting, match=said):
+        predict(SOURCE, local_size=64, bytes=0, global_size=1 << 20, pair="sure", engine="onnx")
 
 
 def test_both_devices_end_together_and_doubt_widens_the_interval(shipped: None) -> None:

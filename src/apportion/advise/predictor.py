@@ -17,7 +17,8 @@ from apportion.advise.queries import Query, Size
 from apportion.advise.timedshare import timed_pairs, timed_share
 from apportion.data.described import described_in
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
-from apportion.model.kernelmodel import STRANGE, Estimate, KernelModel
+from apportion.model import engines
+from apportion.model.kernelmodel import STRANGE, Answers, Estimate, KernelModel
 from apportion.program.compile import CompileOptions
 from apportion.program.features import RANGE_INPUTS, inputs_of
 from apportion.program.source import Source
@@ -26,6 +27,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 CONFIDENCE = 0.9
 TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]
+Engine = Literal["numpy", "onnx"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def predict(
     global_size: Size | None = None,
     task: Task = "load-balance",
     pair: str = "cgo17-nvidia",
+    engine: Engine = "numpy",
     compile: CompileOptions | None = None,
 ) -> Prediction:
     """Which share of a launch the CPU should take, or with `device-mapping`, which device all of it.
@@ -89,36 +92,48 @@ def predict(
         global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
         task: load-balance or device-mapping.
         pair: of devices: the one whose times the model learned from; see `pairs`.
+        engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes about a
+            second to start and then answers a launch several times faster.
         compile: how OpenCL C is compiled.
 
     Raises:
-        InvalidSetting: an impossible size, several kernels and none named, or no range where a pair needs it.
-        UnknownName: no such pair, task or kernel.
+        InvalidSetting: an impossible size, several kernels and none named, no range where a pair needs it, or
+            ONNX Runtime for a pair whose model tells times.
+        UnknownName: no such pair, task, engine or kernel.
+        MissingPackage: the engine is not installed.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     launch = Query(source, local_size, bytes, kernel, global_size)
-    if pair not in pairs() and pair in timed_pairs():
+    if _timed(pair, engine):
         return _by_times(launch, task, pair, compile)
-    model = _checked(task, pair)
+    model = shares_model(task, pair)
+    answers = _answers(model, engine)
     described = describe(source, kernel=kernel, vectorized=model.vectorized, compile=compile)
     began = time.perf_counter()
-    estimate = model.estimate(described.code, inputs_for(launch, model), confidence=CONFIDENCE)
+    (estimate,) = answers(described.code[None, :], inputs_for(launch, model)[None, :])
     spent = 1e3 * (time.perf_counter() - began)
     return _prediction(launch, described, estimate, task, pair, spent)
 
 
 def predict_all(
-    launches: Sequence[Query], *, task: Task = "load-balance", pair: str = "cgo17-nvidia"
+    launches: Sequence[Query],
+    *,
+    task: Task = "load-balance",
+    pair: str = "cgo17-nvidia",
+    engine: Engine = "numpy",
 ) -> list[Prediction | ApportionError]:
     """The answer for each launch, or what kept it from one; kernels are read once, answers given at once.
 
     Raises:
-        UnknownName: no such pair or task.
-        InvalidSetting: a pair that needs a global size, and a launch without.
+        UnknownName: no such pair, task or engine.
+        InvalidSetting: a pair that needs a global size, and a launch without; ONNX Runtime for a pair whose
+            model tells times.
+        MissingPackage: the engine is not installed.
     """
-    if pair not in pairs() and pair in timed_pairs():
+    if _timed(pair, engine):
         return [_timed_or_error(launch, task, pair) for launch in launches]
-    model = _checked(task, pair)
+    model = shares_model(task, pair)
+    answers = _answers(model, engine)
     inputs = [inputs_for(launch, model) for launch in launches]
     known: dict[tuple[Any, str | None], Described | ApportionError] = {}
     for launch in launches:
@@ -135,9 +150,7 @@ def predict_all(
     estimates: list[Estimate] = []
     if good:
         code = np.stack([one.code for _, one in good])
-        estimates = model.estimates(
-            code, np.stack([inputs[number] for number, _ in good]), confidence=CONFIDENCE
-        )
+        estimates = answers(code, np.stack([inputs[number] for number, _ in good]))
     spent = 1e3 * (time.perf_counter() - began) / max(1, len(good))
     answered = {
         number: _prediction(launches[number], one, estimate, task, pair, spent)
@@ -163,10 +176,31 @@ def model_of(pair: str) -> KernelModel:
     return KernelModel.load(WEIGHTS, pair)
 
 
-def _checked(task: str, pair: str) -> KernelModel:
+def shares_model(task: str, pair: str) -> KernelModel:
+    """The shipped model of a pair of devices, for one of `TASKS`.
+
+    Raises:
+        UnknownName: there is no such pair or task.
+        InvalidSetting: the pair has a model of times alone.
+    """
     if task not in TASKS:
         raise UnknownName("task", task, TASKS)
+    if pair not in pairs() and pair in timed_pairs():
+        raise InvalidSetting(
+            f"{pair} has a model of times, and ONNX forms are of models of shares: {', '.join(pairs())}"
+        )
     return model_of(pair)
+
+
+def _timed(pair: str, engine: str) -> bool:
+    """Whether times answer for a pair; NumPy alone evaluates those."""
+    return engine == "numpy" and pair not in pairs() and pair in timed_pairs()
+
+
+@cache
+def _answers(model: KernelModel, engine: str) -> Answers:
+    answers: Answers = engines.load(engine)(model, CONFIDENCE)
+    return answers
 
 
 def inputs_for(launch: Query, model: KernelModel) -> NDArray[np.float64]:

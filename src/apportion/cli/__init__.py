@@ -33,6 +33,7 @@ COMMANDS = {
     "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
     "reproduce": ("apportion.cli.reproduce:reproduce", "Make a published table again, into a results page."),
     "predict": ("apportion.cli.predict:predict", "Say which share of a kernel's work the CPU should take."),
+    "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
     "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
     "counters": ("apportion.cli.counters:counters", "Count what programs and kernels do, on any machine."),
     "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),

@@ -34,6 +34,7 @@ PURPOSES = {
     "networkx": "handing graphs to NetworkX",
     "trees": "learning with decision trees",
     "xgboost": "ranking configurations with boosted trees",
+    "onnx": "exporting predictors, and answering by ONNX Runtime",
     "jax": "turning JAX functions into graphs, and tuning them",
     "triton": "measuring and tuning Triton kernels on a GPU",
     "counters": "telling the instruction mix of programs, and counting what kernels do",

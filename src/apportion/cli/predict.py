@@ -24,6 +24,7 @@ def predict(
     batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
     pair: str = "cgo17-nvidia",
+    engine: Literal["numpy", "onnx"] = "numpy",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Say which share of a kernel's work the CPU should take, and how sure that is.
@@ -37,6 +38,9 @@ def predict(
         batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
         task: a share of the work, or one device for all of it.
         pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
+        engine: what evaluates the model, to the same answers. numpy starts at once, so a command is done
+            sooner; onnx (ONNX Runtime, the extra onnx) takes about a second more to start and then answers a
+            launch several times faster, which pays for thousands of launches.
         json: print JSON, one line per launch.
     """
     if batch is not None:
@@ -59,11 +63,12 @@ def predict(
                 global_size=whole,
                 task=task,
                 pair=pair,
+                engine=engine,
             )
             _show_one(found, json)
             return
         launches = [Query(source, group, bytes, kernel, whole) for source in sources]
-    _show_all(launches, predict_all(launches, task=task, pair=pair), json)
+    _show_all(launches, predict_all(launches, task=task, pair=pair, engine=engine), json)
 
 
 def _show_one(found: Prediction, json: bool) -> None:

@@ -19,6 +19,19 @@ row_models = Registry(
 )
 "What learns from rows of features: `(settings, rows, truth, seed) -> RowModel`."
 
+engines = Registry(
+    "engine",
+    {
+        "numpy": "apportion.model.kernelmodel:by_numpy",
+        "onnx": "apportion.model.onnxengine:by_onnx",
+    },
+    extras={"onnx": "onnx"},
+)
+"What evaluates a kernel model: `(model, confidence) -> Answers`, all to the same answers."
+
+exports = Registry("form", {"onnx": "apportion.model.onnxgraph:onnx_of"}, extras={"onnx": "onnx"})
+"A kernel model as a file for other programs: `(model, confidence, task) -> bytes`."
+
 rankers = Registry(
     "ranker",
     {

@@ -7,9 +7,9 @@ a `.json` beside it that says what they are, how they were made, and their check
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,8 @@ FLOOR = 5.0
 "Percent added to the trees' spread: no interval is scaled by nothing where all trees agree."
 STRANGE = 0.1
 "A kernel stranger than nine in ten of the training kernels are to other applications."
+ROUNDED = 1e-5
+"Features are kept in 32 bits, so that a kernel that was learned from is not quite at distance 0."
 Numbers = NDArray[np.float64]
 
 
@@ -66,8 +68,7 @@ class Familiarity:
         asked, known = self.scaling.apply(features), self._known
         squared = (asked**2).sum(axis=1)[:, None] + self._squared - 2 * asked @ known.T
         nearest = np.sqrt(np.maximum(squared.min(axis=1), 0) / known.shape[1])
-        # Features are kept in 32 bits, so that a kernel that was learned from is not quite at distance 0.
-        farther = len(self.distance) - np.searchsorted(self.distance, nearest - 1e-5)
+        farther = len(self.distance) - np.searchsorted(self.distance, nearest - ROUNDED)
         part: Numbers = farther / len(self.distance)
         return part
 
@@ -99,6 +100,10 @@ class Estimate:
     familiarity: float
     share_class: int
     "The class that most trees vote for."
+
+
+Answers = Callable[[Numbers, Numbers], list[Estimate]]
+"Of launches with features of the code (N, F) and inputs (N, I)."
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,3 +179,8 @@ class KernelModel:
             Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
             described["made_by"],
         )
+
+
+def by_numpy(model: KernelModel, confidence: float) -> Answers:
+    """The model's own answers, with intervals of this confidence."""
+    return partial(model.estimates, confidence=confidence)

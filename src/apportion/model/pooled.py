@@ -98,7 +98,7 @@ class Pooled:
             said = self.forests[answer].each(self.seen(rows)[answer])
             return Votes(said, np.full_like(said, 1 / said.shape[1]))
         wide = np.hstack([rows, made(rows, self.columns, self.memory)])
-        said = self._joined.each(wide)
+        said = self.joined.each(wide)
         weight = np.ones((len(rows), len(MEMBERS)))
         weight[:, MEMBERS.index("recalled")] = self.trusted
         weight[:, MEMBERS.index("inputs")] = self.heard * self.recognises(rows)
@@ -110,7 +110,7 @@ class Pooled:
         return parts_of(np.hstack([rows, made(rows, self.columns, self.memory)]), self.columns)
 
     @cached_property
-    def _joined(self) -> Forest:
+    def joined(self) -> Forest:
         """All trees in one forest on all columns: one walk instead of four."""
         at = {name: number for number, name in enumerate((*self.columns, *MADE))}
         members = [self.forests[name] for name in MEMBERS]

@@ -31,7 +31,7 @@ NOTHING = -30.0
 "Where no known launch answers: below every share and every difference."
 EXTENTS = frozenset(("largest array", "largest constant", "mean constant"))
 "Features in which problem classes of one program differ: launches equal in all others are of one program."
-_SIZE_COUNTS = 3.0
+SIZE_COUNTS = 3.0
 "The nearest launch: so large a difference of logarithms of bytes counts as one deviation of the code."
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -94,7 +94,7 @@ class Memory:
         found[there, 6] = equal.sum(axis=1)[there]
         found[there, 7] = self.share[nearest[there]]
         found[there, 8] = distance[rows, nearest][there]
-        nearest, there = _nearest(distance + np.abs(apart[:, :, 0]) / _SIZE_COUNTS, allowed)
+        nearest, there = _nearest(distance + np.abs(apart[:, :, 0]) / SIZE_COUNTS, allowed)
         found[there, 9] = self.share[nearest[there]]
         found[there, 10] = distance[rows, nearest][there]
         found[there, 11] = -apart[rows, nearest, 0][there]
@@ -120,7 +120,7 @@ class Memory:
     def _names(self) -> dict[bytes, int]:
         """What a program is called by its features → its number."""
         names: dict[bytes, int] = {}
-        for row in self._plain(self.code):
+        for row in self.plain(self.code):
             names.setdefault(row.tobytes(), len(names))
         return names
 
@@ -131,9 +131,10 @@ class Memory:
 
     def _programs_of(self, code: Any) -> NDArray[np.int64]:
         """(N,): the number of each one's program; -1 for one that is not known."""
-        return np.array([self._names.get(row.tobytes(), -1) for row in self._plain(code)], np.int64)
+        return np.array([self._names.get(row.tobytes(), -1) for row in self.plain(code)], np.int64)
 
-    def _plain(self, code: Any) -> NDArray[np.float32]:
+    def plain(self, code: Any) -> NDArray[np.float32]:
+        """What tells programs apart: features (N, F) without `EXTENTS`."""
         return np.ascontiguousarray(np.delete(code.astype(np.float32), self.extents, axis=1))
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,30 @@
+"""The shipped predictors in a form that other programs run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apportion.advise.predictor import CONFIDENCE, Task, shares_model
+from apportion.errors import UnreadableFile
+from apportion.model import exports
+from apportion.settings import replace_file
+
+
+def export_onnx(path: Path, *, task: Task = "load-balance", pair: str = "cgo17-nvidia") -> int:
+    """Write the predictor of a pair of devices as an ONNX file; its size in bytes comes back.
+
+    Inputs and outputs are those of `model.onnxgraph.SIGNATURE`, which the file's metadata have too.
+
+    Raises:
+        UnknownName: no such pair or task.
+        InvalidSetting: the pair's model tells times, not shares.
+        MissingPackage: the extra `onnx` is not installed.
+        UnreadableFile: it cannot be written there.
+    """
+    model = shares_model(task, pair)
+    data: bytes = exports.load("onnx")(model, confidence=CONFIDENCE, task=task)
+    try:
+        replace_file(path, data)
+    except OSError as error:
+        raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
+    return len(data)
