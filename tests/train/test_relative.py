@@ -147,8 +147,8 @@ def test_descriptions_join_where_every_system_says_the_same_things(timed_runs, c
     assert more.about(unknown).rows == ROWS
     assert more.about(table).rows == more.rows
     # Who learns from pairs knows one system from others, too: it beats what is true of all runs alike.
-    found = run(replace(more, rows=(ROWS[0], ROWS[3], row), repetitions=1), table, tmp_path / "r.jsonl",
-                report=lambda words: None)  # fmt: skip
+    few = replace(more, rows=(*ROWS[:2], ROWS[3], row), repetitions=1)
+    found = run(few, table, tmp_path / "r.jsonl", report=lambda words: None)
     regret = {
         one.row: measures_of(table.log_times, one.said[0])["regret"]
         for one in found
@@ -157,6 +157,11 @@ def test_descriptions_join_where_every_system_says_the_same_things(timed_runs, c
     assert regret["pairs"] < regret["always"]
     chosen = answer(found, choice_called("informed"), "application").chosen
     assert set(chosen) <= {"timed", "pairs"}
+    text, _ = page(
+        {"aiwc": Set("Made up", few, table, found, stacked_scores(table, parts=3))}, "x", samples=5
+    )
+    assert "descriptions of all 4 systems (to learn from pairs of a run and a system) were given to 1" in text
+    assert "chosen by validation, one time and what else is known" in text
     with pytest.raises(InvalidSetting, match="The systems of x are not described"):
         predict(row, unknown, unknown, ["new-gpu"], np.arange(12), np.arange(12, 24), 1)
     with pytest.raises(InvalidSetting, match="says centred times"):

@@ -193,6 +193,8 @@ def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
     two = measures.get((RULES[1], "application"))
     often = ", ".join(f"{row.rpartition(', ')[2]} {count}" for row, count in counts.items())
     lines += ["", f"Of the {len(TARGETS)} targets, rows that validation chose meet: {often}."]
+    if counts.get(choice_called("counters")) == 0:
+        lines.append("Counters alone reach none of them.")
     if unmet:
         said = ", ".join(
             f"{_MEASURES[measure].split(',')[0]} ({COLUMNS[protocol]})"
@@ -220,8 +222,8 @@ def _informed(one: Set, groups: Sequence[str], samples: int) -> list[str]:
     rows = [row for row in one.comparison.rows if row.candidate == "informed"]
     kinds = {
         "the kernels' program graphs": any(row.features == WITH_GRAPH for row in rows),
-        f"descriptions of all {len(one.everything.systems)} systems, learned from pairs of a run and any of"
-        " them": any(row.described for row in rows),
+        f"descriptions of all {len(one.everything.systems)} systems (to learn from pairs of a run and a"
+        " system)": any(row.described for row in rows),
     }
     told = []
     for protocol in ("random", "application"):
@@ -235,7 +237,7 @@ def _informed(one: Set, groups: Sequence[str], samples: int) -> list[str]:
         )
     return [
         f"Beside one time, {' and '.join(kind for kind, tried in kinds.items() if tried)} were given to"
-        f" {len(rows)} rows more (their names tell which). Choosing among these as well, against choosing"
+        f" {len(rows)} more rows (their names tell which). Choosing among these as well, against choosing"
         f" among those with one time alone: {'; '.join(told)}. An interval that holds 0 (for regret 1) shows"
         " no gain."
     ]
