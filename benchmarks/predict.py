@@ -1,10 +1,10 @@
-"""Time `apportion predict` by stages, against the thesis' network on the same core and ONNX Runtime.
+"""Time `apportion predict` by stages, against the thesis' network on the same core, by both engines.
 
     stages      graph, features and answer of the CGO17 kernel of median size, after a warm-up; a cold command
     batch       all rows of a table at once, against the forward pass of the thesis' port (six steps of gated
                 messages by PyTorch Geometric, means after each step, extended readout) over the same graphs
     compiler    rows that a model learned from, compiled again from their sources: how far answers move
-    onnx        the shipped forests as an ONNX model, whose answers are first found to be the same
+    engines     NumPy and ONNX Runtime, whose answers are found to be the same: a launch, a batch, the start
 
 Times are those of the CPU, not of the clock, so that a busy machine measures the same; one thread. It
 needs the CGO17 files: `apportion data path cgo17` says where, and ../shared/data/cgo17 is looked at too.
@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +36,9 @@ from apportion.advise.predictor import CONFIDENCE, model_of
 from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import read
 from apportion.data.records import Example
-from apportion.errors import ApportionError
-from apportion.model.forest import Forest
-from apportion.model.pooled import MEMBERS
+from apportion.errors import ApportionError, MissingPackage
+from apportion.model import engines
+from apportion.model.kernelmodel import Answers, KernelModel, Numbers
 from apportion.program.features import features_of, in_order, inputs_of, vector_of
 from apportion.program.graph import Flow, ProgramGraph
 from apportion.program.llvm import graph_of_ir
@@ -139,102 +139,93 @@ def _as_installed(folder: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
 
 
-def onnx_model(forest: Forest) -> bytes:
-    """A forest in ONNX: every tree is an output of its own, as the answer is their middle."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    trees, nodes = len(forest.root), len(forest.feature)
-    tree = np.searchsorted(forest.root, np.arange(nodes), "right") - 1
-    number = np.arange(nodes) - forest.root[tree]
-    leaf = forest.left == np.arange(nodes)
-    attributes = {
-        "nodes_treeids": tree, "nodes_nodeids": number, "nodes_featureids": forest.feature,
-        "nodes_truenodeids": np.where(leaf, 0, forest.left - forest.root[tree]),
-        "nodes_falsenodeids": np.where(leaf, 0, forest.right - forest.root[tree]),
-        "target_treeids": tree[leaf], "target_nodeids": number[leaf], "target_ids": tree[leaf],
-    }  # fmt: skip
-    node = helper.make_node(
-        "TreeEnsembleRegressor", ["rows"], ["votes"], domain="ai.onnx.ml", n_targets=trees,
-        nodes_modes=["LEAF" if end else "BRANCH_LEQ" for end in leaf], nodes_values=forest.threshold.tolist(),
-        target_weights=forest.value[leaf].tolist(),
-        **{name: np.asarray(values).astype(int).tolist() for name, values in attributes.items()},
-    )  # fmt: skip
-    graph = helper.make_graph(
-        [node], "forest",
-        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, [None, None])],
-        [helper.make_tensor_value_info("votes", TensorProto.FLOAT, [None, trees])],
-    )  # fmt: skip
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    model = helper.make_model(graph, opset_imports=sets, ir_version=8)
-    onnx.checker.check_model(model)
-    data: bytes = model.SerializeToString()
-    return data
+_LOADED = """
+import sys
+from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.model import engines
+engines.load(sys.argv[1])(model_of("cgo17-nvidia"), CONFIDENCE)
+print("torch" in sys.modules)
+"""
 
 
-_COLD = {
-    "NumPy": "from apportion.advise.predictor import model_of; model_of('cgo17-nvidia')",
-    "ONNX Runtime": "import sys, onnxruntime as o; [o.InferenceSession(path) for path in sys.argv[1:]]",
-}
-
-
-def compare_cold(models: list[bytes]) -> None:
-    """What a fresh process pays before the first answer: importing what it needs, and loading the forests."""
+def start(engine: str, times: int = 5) -> float:
+    """Milliseconds of CPU time until an engine can answer in a fresh process, which must not load torch."""
+    spent = []
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{number}.onnx" for number in range(len(models))]
-        for path, data in zip(paths, models, strict=True):
-            path.write_bytes(data)
-        for words, program in _COLD.items():
-            spent = []
-            for _ in range(5):
-                before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                subprocess.run(
-                    [sys.executable, "-c", program, *map(str, paths)], check=True, env=_as_installed(folder)
-                )
-                after = resource.getrusage(resource.RUSAGE_CHILDREN)
-                spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-            print(f"  loading, in a fresh process: {words} {1e3 * min(spent):.0f} ms of CPU")
+        for _ in range(times):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [sys.executable, "-c", _LOADED, engine]
+            done = subprocess.run(command, check=True, capture_output=True, env=_as_installed(folder))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            if done.stdout.strip() != b"False":
+                raise SystemExit(f"The engine {engine} loads torch")
+    return 1e3 * min(spent)
 
 
-def compare_onnx(rows: np.ndarray[Any, Any]) -> None:
-    """The forests' votes by NumPy and by ONNX Runtime: the same, and how long each takes."""
-    pool = model_of("cgo17-nvidia").pool
-    seen = pool.seen(rows)
-    import onnxruntime
+def in_turn(actions: dict[str, Callable[[], object]], rounds: int = 3) -> dict[str, float]:
+    """Milliseconds of each action: the least of what `clock` finds in some rounds, in which the actions take
+    turns, so that other work on the machine meets all of them alike."""
+    found = [{name: clock(action) for name, action in actions.items()} for _ in range(rounds)]
+    return {name: min(one[name] for one in found) for name in actions}
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    models = {name: onnx_model(pool.forests[name]) for name in MEMBERS}
-    sessions = {
-        name: onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        for name, data in models.items()
+
+def ready_engines(model: KernelModel) -> dict[str, Answers]:
+    """The engines that are installed, by name."""
+    found = {}
+    for name in engines:
+        try:
+            found[name] = engines.load(name)(model, CONFIDENCE)
+        except MissingPackage as error:
+            print(f"The engine {name} is left out. {error}")
+    return found
+
+
+def compare_stages(ir: str, inputs: Numbers, known: dict[str, Answers]) -> None:
+    """A launch of a kernel by its stages, after a warm-up; engines differ in the answer alone."""
+    graph = graph_of_ir(ir)
+    code, inputs = vector_of(graph)[None, :], inputs[None, :]
+    spent = in_turn(
+        {
+            "graph": lambda: graph_of_ir(ir),
+            "features": lambda: in_order(features_of(graph)),
+            **{f"answer, {name}": partial(by, code, inputs) for name, by in known.items()},
+        }
+    )
+    print(f"stages of the median kernel ({graph.nodes} nodes), warm: goal 5 ms together")
+    for name, each in spent.items():
+        print(f"  {name:15} {each:8.3f} ms")
+    before = spent["graph"] + spent["features"]
+    together = {name: before + spent[f"answer, {name}"] for name in known}
+    for name, each in together.items():
+        print(f"  together, {name:5} {each:8.3f} ms   {each / together['numpy']:.2f} of NumPy")
+
+
+def compare_engines(code: Numbers, inputs: Numbers, known: dict[str, Answers]) -> None:
+    """All engines on launches, features (N, F) and inputs (N, I): what they say, and how long it takes."""
+    parts = ("share", "low", "high", "familiarity", "share_class")
+    said = {
+        name: np.array([[getattr(one, part) for part in parts] for one in by(code, inputs)])
+        for name, by in known.items()
     }
-    fed = {name: seen[name].astype(np.float32) for name in MEMBERS}
-    for name in MEMBERS:
-        ours = pool.forests[name].each(seen[name])
-        theirs = sessions[name].run(None, {"rows": fed[name]})[0]
-        difference = float(np.abs(ours - theirs).max())
-        if difference > 1e-3:
-            raise SystemExit(f"ONNX Runtime differs from NumPy by {difference} in the forest on {name}")
-    one = {name: values[:1] for name, values in fed.items()}
-    one_seen = {name: values[:1] for name, values in seen.items()}
-    table = {
-        "one row": (
-            clock(lambda: [pool.forests[name].each(one_seen[name]) for name in MEMBERS]),
-            clock(lambda: [sessions[name].run(None, {"rows": one[name]}) for name in MEMBERS]),
-        ),
-        f"{len(rows)} rows": (
-            clock(lambda: [pool.forests[name].each(seen[name]) for name in MEMBERS]),
-            clock(lambda: [sessions[name].run(None, {"rows": fed[name]}) for name in MEMBERS]),
-        ),
-    }
-    print("onnx: the same votes")
-    for words, (ours_ms, theirs_ms) in table.items():
-        print(
-            f"  {words:10} NumPy {ours_ms:8.3f} ms   ONNX Runtime {theirs_ms:8.3f} ms   "
-            f"{theirs_ms / ours_ms:.2f}x"
-        )
-    compare_cold(list(models.values()))
+    one = {f"one launch, {name}": partial(by, code[:1], inputs[:1]) for name, by in known.items()}
+    every = {f"{len(code)} launches, {name}": partial(by, code, inputs) for name, by in known.items()}
+    spent = {**in_turn(one), **in_turn(every), **{f"start, {name}": start(name) for name in known}}
+    print("engines: answers without features, and a fresh process until it can answer; none loads torch")
+    for name in known:
+        difference = float(np.abs(said[name] - said["numpy"]).max())
+        if difference > 1e-5:
+            raise SystemExit(f"The answers of the engine {name} differ from NumPy's by {difference}")
+        for words in ("one launch", f"{len(code)} launches", "start"):
+            each = spent[f"{words}, {name}"]
+            print(f"  {name:5} {words:13} {each:9.3f} ms   {each / spent[f'{words}, numpy']:.2f} of NumPy")
+        if name != "numpy":
+            gained = spent["one launch, numpy"] - spent[f"one launch, {name}"]
+            later = spent[f"start, {name}"] - spent["start, numpy"]
+            print(
+                f"  {name}: answers differ from NumPy's by at most {difference:.0e}; its start is paid for "
+                f"after {later / gained:,.0f} launches, one by one"
+            )
 
 
 def compare_compiler(examples: list[Example], rows: int, pair: str) -> None:
@@ -294,17 +285,8 @@ def main() -> None:
     graphs = {ir: graph_of_ir(ir) for ir in dict.fromkeys(example.ir for example in examples)}
     ordered = sorted(examples, key=lambda example: graphs[example.ir].nodes)
     middle = ordered[len(ordered) // 2]
-    graph, code = graphs[middle.ir], vector_of(graphs[middle.ir])
-    inputs = inputs_of(middle.bytes_moved, middle.work_group)
-    stages = {
-        "graph": clock(lambda: graph_of_ir(middle.ir)),
-        "features": clock(lambda: in_order(features_of(graph))),
-        "answer": clock(lambda: model.estimate(code, inputs, confidence=CONFIDENCE)),
-    }
-    print(f"stages of the median kernel ({graph.nodes} nodes), warm: goal 5 ms")
-    for name, spent in stages.items():
-        print(f"  {name:10} {spent:8.3f} ms")
-    print(f"  {'together':10} {sum(stages.values()):8.3f} ms")
+    known = ready_engines(model)
+    compare_stages(middle.ir, inputs_of(middle.bytes_moved, middle.work_group), known)
     wall, spent = cold(middle.ir)
     print(
         f"cold `apportion predict` of a .ll: {wall:.0f} ms by the clock, {spent:.0f} ms of CPU: goal 1000 ms"
@@ -335,11 +317,8 @@ def main() -> None:
     )
     for pair in ("cgo17-nvidia", "cgo17-amd"):
         compare_compiler(list(read(folder, pair)), chosen.rows, pair)
-    rows = np.hstack([np.array([vector_of(graphs[e.ir]) for e in examples]), all_inputs])
-    try:
-        compare_onnx(rows)
-    except ImportError as error:
-        print(f"onnx: left out, {error.name} is not installed")
+    code = np.array([vector_of(graphs[example.ir]) for example in examples])
+    compare_engines(code, all_inputs, known)
 
 
 if __name__ == "__main__":
