@@ -23,7 +23,7 @@ from apportion.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "apportion"
 MODULES = sorted(SOURCE.rglob("*.py"))
-HEAVY = {"torch", "pyopencl", "ray", "polars", "llvmlite", "networkx", "sklearn"}
+HEAVY = {"torch", "pyopencl", "ray", "polars", "llvmlite", "networkx", "sklearn", "onnx", "onnxruntime"}
 WRITTEN = ("src", "native", "tests", "docs", "examples", "benchmarks", "experiments", "tools", "changelog.d")
 TEXT = {".py", ".cpp", ".h", ".md", ".toml", ".txt", ".html", ".js", ".css", ".cl", ".c"}
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from apportion.advise.predictor import CONFIDENCE, model_of
 from apportion.data.records import CLASSES
+from apportion.data.scaling import Standard
 from apportion.model import engines
-from apportion.model.kernelmodel import KernelModel
-from apportion.program.features import inputs_of
+from apportion.model.forest import Forest
+from apportion.model.kernelmodel import Calibration, Familiarity, KernelModel
+from apportion.model.pooled import MEMBERS, Pooled
+from apportion.model.recalled import Memory
+from apportion.program.features import INPUTS, RANGE_INPUTS, inputs_of
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
@@ -88,3 +93,34 @@ def test_the_confidence_of_the_intervals_is_that_of_the_export() -> None:
     ours = np.mean([one.high - one.low for one in model.estimates(code, inputs, confidence=0.5)])
     assert widths[0.5] == pytest.approx(ours)
     assert widths[0.5] < widths[0.9]
+
+
+def tree(feature: int, threshold: float, low: float, high: float) -> Forest:
+    """Two trees: one split, and one leaf between both answers."""
+    return Forest(
+        np.array([feature, 0, 0, 0], np.int16), np.array([threshold, 0, 0, 0], np.float32),
+        np.array([1, 1, 2, 3], np.int32), np.array([2, 1, 2, 3], np.int32),
+        np.array([0, low, high, (low + high) / 2], np.float32), np.array([0, 3], np.int32), 1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [1, 3])
+def test_a_small_model_that_knows_ranges_and_too_few_applications_for_an_interval(known: int) -> None:
+    columns = ("nodes", *INPUTS, *RANGE_INPUTS)
+    forests = {name: tree(0, 0.5, 10.0, 90.0) for name in MEMBERS}
+    memory = Memory.of(
+        columns[:1], np.arange(known)[:, None] * 1.0, np.full((known, 2), 4.0), np.full(known, 30.0)
+    )
+    near = Familiarity(
+        Standard(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32), np.array([0.2, 0.4])
+    )
+    model = KernelModel(
+        "small", Pooled(columns, forests, memory), Calibration(np.ones(2), np.ones(2)), near, {"seed": 1}
+    )
+    code = np.array([[0.0], [1.0], [7.0]])
+    inputs = np.tile(inputs_of(4096, 64, 1 << 20), (3, 1))
+    by_numpy, by_onnx = (engines.load(name)(model, 0.9)(code, inputs) for name in ("numpy", "onnx"))
+    assert by_numpy[0].share != by_numpy[1].share
+    for ours, theirs in zip(by_numpy, by_onnx, strict=True):
+        assert asdict(theirs) == pytest.approx(asdict(ours))
+        assert (theirs.low, theirs.high) == (0, 100)

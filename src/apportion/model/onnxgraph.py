@@ -107,7 +107,11 @@ def _recalled(memory: Memory, code: OnnxValue, inputs: OnnxValue) -> tuple[list[
     # Kernels stand in the memory once for each of their launches: they are compared once.
     kernels, kernel = np.unique(memory.code, axis=0, return_inverse=True)
     scaled = memory.scaling.apply(kernels.astype(np.float64))
-    distance = (_apart(graph, code, memory.scaling, scaled) / len(memory.scaling.mean)).root().columns(kernel)
+    distance = (
+        (_apart(graph, code, memory.scaling, scaled) / len(memory.scaling.mean))
+        .root()
+        .columns(kernel.ravel())
+    )
     same = _same_program(graph, memory, code)
     bytes_apart, group_apart = (
         inputs.columns([number]) - graph.constant(memory.sizes[None, :, number]) for number in (0, 1)
