@@ -92,8 +92,8 @@ def predict(
         global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
         task: load-balance or device-mapping.
         pair: of devices: the one whose times the model learned from; see `pairs`.
-        engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes about a
-            second to start and then answers a launch several times faster.
+        engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes half a
+            second longer to start and then answers a launch four times faster.
         compile: how OpenCL C is compiled.
 
     Raises:

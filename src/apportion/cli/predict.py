@@ -39,8 +39,8 @@ def predict(
         task: a share of the work, or one device for all of it.
         pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
         engine: what evaluates the model, to the same answers. numpy starts at once, so a command is done
-            sooner; onnx (ONNX Runtime, the extra onnx) takes about a second more to start and then answers a
-            launch several times faster, which pays for thousands of launches.
+            sooner; onnx (ONNX Runtime, the extra onnx) takes half a second more to start and then answers a
+            launch four times faster, which pays for more than a thousand launches.
         json: print JSON, one line per launch.
     """
     if batch is not None:
