@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -240,23 +240,32 @@ def _protocols(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
         here = {
             (s.row, s.budget, s.protocol): s for s in scores if s.form == form and s.pair == "cgo17-nvidia"
         }
-        protocols = list(dict.fromkeys(protocol for _, _, protocol in here))
-        if not protocols:
+        if not here:
             continue
         lines += [
             *([""] if lines else []),
             f"## {title} where folds leak less, NVIDIA",
             "",
-            "| row | budget | " + " | ".join(COLUMNS[protocol] for protocol in protocols) + " |",
-            "|---|---|" + "---:|" * len(protocols),
+            *_by_protocol(ablation, here, _number),
         ]
-        for name in ablation.names:
-            for budget in ("", PUBLISHED, EQUAL):
-                found = [here.get((name, budget, protocol)) for protocol in protocols]
-                if any(found):
-                    shown = f"*{name}*" if not budget else name
-                    cells = " | ".join(_number(score) for score in found)
-                    lines.append(f"| {shown} | {budget} | {cells} |")
+    return lines
+
+
+def _by_protocol(
+    ablation: Ablation, here: Mapping[tuple[str, str, str], Score], cell: Callable[[Score | None], str]
+) -> list[str]:
+    """A table of rows and budgets, with a column for each kind of folds."""
+    protocols = list(dict.fromkeys(protocol for _, _, protocol in here))
+    lines = [
+        "| row | budget | " + " | ".join(COLUMNS[protocol] for protocol in protocols) + " |",
+        "|---|---|" + "---:|" * len(protocols),
+    ]
+    for name in ablation.names:
+        for budget in ("", PUBLISHED, EQUAL):
+            found = [here.get((name, budget, protocol)) for protocol in protocols]
+            if any(found):
+                shown = f"*{name}*" if not budget else name
+                lines.append(f"| {shown} | {budget} | {' | '.join(map(cell, found))} |")
     return lines
 
 
@@ -294,20 +303,8 @@ def _costs(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
     lines = ["## What the decisions cost", "", *_PAID.splitlines()]
     for form, pair in dict.fromkeys((s.form, s.pair) for s in scores):
         here = {(s.row, s.budget, s.protocol): s for s in scores if (s.form, s.pair) == (form, pair)}
-        protocols = list(dict.fromkeys(protocol for _, _, protocol in here))
-        lines += [
-            "",
-            f"### {form}, {pair.removeprefix('cgo17-').upper()}",
-            "",
-            "| row | budget | " + " | ".join(COLUMNS[protocol] for protocol in protocols) + " |",
-            "|---|---|" + "---:|" * len(protocols),
-        ]
-        for name in ablation.names:
-            for budget in ("", PUBLISHED, EQUAL):
-                found = [here.get((name, budget, protocol)) for protocol in protocols]
-                if any(found):
-                    shown = f"*{name}*" if not budget else name
-                    lines.append(f"| {shown} | {budget} | " + " | ".join(_paid(s) for s in found) + " |")
+        title = f"### {form}, {pair.removeprefix('cgo17-').upper()}"
+        lines += ["", title, "", *_by_protocol(ablation, here, _paid)]
     return lines
 
 
