@@ -147,6 +147,18 @@ def test_units_cover_each_row_form_batch_and_stack_once(plan: Ablation, data: Ab
     assert sorted(folds) == sorted(fold.name for fold in folds_of("thesis", data.origins, seed=1))
 
 
+def test_folds_can_be_units_of_their_own(plan: Ablation, data: AblationData, tmp_path: Path) -> None:
+    single = plan.stacked(1)
+    folds = len(folds_of("thesis", data.origins, seed=1))
+    units = units_of(single, data, protocols=["thesis"], rows=["Skips"], forms=["regression"])
+    assert [unit.parts for unit in units] == [folds] * (2 * folds)  # two sizes of batches
+    run_units(single, data, units[:2], tmp_path, device="cpu", report=lambda said: None)
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(unit.file for unit in units[:2])
+    assert plan.stacked(0) == plan
+    with pytest.raises(InvalidSetting, match="stack must not be negative"):
+        plan.stacked(-1)
+
+
 def test_workers_begin_at_different_units_and_cover_all(plan: Ablation, data: AblationData) -> None:
     units = units_of(plan, data)
     one, other = shared_out(units, 1, 2), shared_out(units, 2, 2)

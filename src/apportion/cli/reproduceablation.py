@@ -37,6 +37,7 @@ def ablation(
     packed: Path | None = None,
     worker: str = "1/1",
     jobs: int = 1,
+    stack: int = 0,
     seconds: float = 0.0,
     only: Literal["all", "train", "time", "page"] = "all",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -56,11 +57,14 @@ def ablation(
         packed: read them from such a file; then there are no classical rows, and so no page.
         worker: I/N: this is one of N processes that share the units.
         jobs: how many worker processes this one starts; some share a GPU well.
+        stack: at most so many folds are trained side by side; a unit is a stack, and what an interruption
+            costs. 1 is fold by fold, more are faster; by default what the settings say (ten folds at once).
+            Give the same to every call on one folder.
         seconds: begin no unit after so long; 0 for no limit.
         only: train alone, time forward passes alone, or write the page of what there is.
         json: print one line of JSON per row, form, budget and protocol.
     """
-    plan = load(Ablation, settings)
+    plan = load(Ablation, settings).stacked(stack)
     tables = {} if packed else _tables(data)
     known = unpack(packed) if packed else ablation_data(tables, data)
     if pack_to is not None:

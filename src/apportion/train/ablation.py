@@ -110,6 +110,14 @@ class Ablation:
                 return row
         raise UnknownName("row", name, [row.name for row in self.rows])
 
+    def stacked(self, most: int) -> Ablation:
+        """The same with at most so many folds side by side; as it is where that is 0."""
+        if most < 0:
+            raise InvalidSetting(f"stack must not be negative, not {most}")
+        return replace(
+            self, rows=tuple(replace(row, stack=min(row.stack, most or row.stack)) for row in self.rows)
+        )
+
 
 @dataclass(frozen=True)
 class Unit:
