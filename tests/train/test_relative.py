@@ -386,6 +386,7 @@ def test_settings_are_checked_and_the_published_experiment_loads(table) -> None:
     experiment = load(Comparison, Path(__file__).parents[2] / "experiments/relative-performance.toml")
     assert experiment.whole in {row.name for row in experiment.rows}
     assert not [row for row in experiment.without_stages().rows if row.name.startswith("…")]
+    assert "network" not in {row.learner for row in experiment.without_networks().rows}
     with pytest.raises(UnknownName, match="No system called 'tpu'"):
         Comparison(("a", "b"), "tpu", ())
     with pytest.raises(InvalidSetting, match="a name of its own"):

@@ -124,6 +124,10 @@ class Comparison:
         """The same less the network's ablations."""
         return replace(self, rows=tuple(row for row in self.rows if not row.name.startswith(self.stages)))
 
+    def without_networks(self) -> Comparison:
+        """The same less every network."""
+        return replace(self, rows=tuple(row for row in self.rows if row.learner != "network"), whole="")
+
 
 @dataclass(frozen=True, eq=False)
 class Answers:

@@ -147,6 +147,7 @@ def _described(one: Set) -> list[str]:
         + ". In the"
         f" last column {apart} in turn is the test."
         + (" Program graphs are not known of every run, and do not join." if table.graph is None else "")
+        + ("" if one.comparison.whole else " No network was trained on them.")
         + ("" if table.repeated else " Each time is one median: there are no repeats to tell the noise by."),
         *([f"Systems: {one.hardware}."] if one.hardware else []),
     ]
