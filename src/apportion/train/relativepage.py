@@ -447,6 +447,7 @@ def _made(sets: Mapping[str, Set]) -> list[str]:
         "- Command: `apportion reproduce relative-performance"
         + "".join(
             f" --measured experiments/{one.everything.name}.parquet --profiled {one.comparison.profiled}"
+            + ("" if one.comparison.whole else " --no-networks")
             for short, one in sets.items()
             if short == "own"
         )
