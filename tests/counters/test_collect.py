@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -64,6 +66,38 @@ def test_sqlite_is_counted(tmp_path):
     values = {row.counter: row.value for row in rows}
     assert values["io_bytes_written"] > 200_000
     assert {row.run for row in rows} == {"sqlite 20000"}
+
+
+def _namespaces() -> list[str]:
+    """What runs a command as a container does: users, processes, mounts and names of its own, no privileges."""
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--ipc", "--uts"]
+    if shutil.which(inside[0]) is None:
+        pytest.skip("unshare is not installed")
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("namespaces cannot be made here")
+    return inside
+
+
+def test_a_program_is_counted_in_a_container_of_namespaces(tmp_path):
+    inside = _namespaces()
+    data = tmp_path / "data"
+    data.write_bytes(bytes(range(256)) * 4_000)
+    copy = "import sys; data = open(sys.argv[1], 'rb').read(); open(sys.argv[2], 'wb').write(data[::-1])"
+    command = [sys.executable, "-c", copy, str(data), str(tmp_path / "reversed")]
+    collecting = [
+        sys.executable, "-c", "from apportion.cli import main; main()", "counters", "collect",
+        "--source", "proc", "--source", "trace", "--json", "--", *command,
+    ]  # fmt: skip
+    said = subprocess.run([*inside, *collecting], capture_output=True, text=True, check=True, timeout=120)
+    rows = [json.loads(line) for line in said.stdout.splitlines()]
+    values = {(row["counter"], row["source"]): row["value"] for row in rows}
+    assert values["io_bytes_read", "proc"] >= 1_024_000
+    assert values["io_bytes_written", "proc"] >= 1_024_000
+    assert values["fds_opened", "trace"] >= 2
+    # What a container may not do is said with a reason, and stops nothing.
+    asked = [*collecting[:3], "counters", "probe", "--json"]
+    probed = subprocess.run([*inside, *asked], capture_output=True, text=True, check=True, timeout=300)
+    assert "proc" in probed.stdout
 
 
 def test_a_command_that_fails_later_leaves_what_was_finished(tmp_path):
