@@ -35,7 +35,10 @@ def test_a_run_leaves_its_settings_metrics_artifact_evaluation_and_page(
     assert settings["version"]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "loss" in row] == [20, 30]
-    assert [row["step"] for row in rows if "validation_f1" in row] == [10, 20, 30]
+    # The last time with the bound between labelled and not that validation chose.
+    validated = [(row["step"], row["validation_f1"]) for row in rows if "validation_f1" in row]
+    assert [step for step, _ in validated] == [10, 20, 30, 30]
+    assert validated[-1][1] > max(f1 for _, f1 in validated[:-1])
     assert json.loads((folder / "evaluation.json").read_text()) == result
     assert 0 <= result["test"]["f1"]["low"] <= result["test"]["f1"]["value"] <= 1
     assert sum(row["examples"] for row in result["by_steps"]) >= result["test"]["examples"]

@@ -174,6 +174,13 @@ class NetworkModel(Model):
                 report.reached(self._checkpoint(optimiser, progress, averages))
                 read = time.monotonic()
         self._load(progress.best)
+        if self.settle(validation):
+            report.validated(progress.step, self.score(validation), best=True)
+
+    def settle(self, validation: Batches) -> bool:
+        """Choose what training leaves open, such as where a decision lies; whether something was chosen."""
+        del validation
+        return False
 
     def _validate(self, validation: Batches, progress: _Progress, report: Report) -> None:
         scores = self.score(validation)

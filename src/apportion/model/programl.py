@@ -11,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from apportion.data.batch import FLOWS, Batch
+from apportion.data.batch import FLOWS, Batch, Batches
 from apportion.errors import InvalidSetting
 from apportion.model.frames import FilledFrame
 from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding, operations_for
 from apportion.model.network import NetworkModel
 from apportion.model.propagation import Edges, TorchOperations, edge_arrays, tensor_on
 from apportion.settings import convert
+
+OFFSET = "offset"
+"What is added to every node's scores. Weights that were written before there was one have none."
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,14 @@ class NodeNetwork(nn.Module):
         self.embedding = NodeEmbedding(texts, settings.width, settings.selector)
         self.messages = GatedMessages(hidden, 2 * settings.flows, unplaced=2)
         self.readout = GatedReadout(hidden, outputs)
+        # Not learnt but chosen, after training: see `Programl.settle`.
+        self.register_buffer(OFFSET, torch.zeros(outputs))
 
     def forward(self, inputs: NodeInputs) -> Tensor:
         """(N, C)."""
         initial: Tensor = self.embedding(inputs.text, inputs.selected)
         final = self.messages(initial, inputs.edges, steps=self.steps)
-        scores: Tensor = self.readout(initial, final)
+        scores: Tensor = self.readout(initial, final) + self.offset
         return scores
 
 
@@ -96,6 +101,50 @@ class Programl(NetworkModel):
 
     def framed_inputs(self, frame: FilledFrame, kinds: int) -> NodeInputs:
         return framed_node_inputs(frame, kinds)
+
+    def settle(self, validation: Batches) -> bool:
+        """Choose by how much a node's second score must be above its first to be labelled.
+
+        Labels are few, and the loss that is trained with counts nodes, not what F1 counts: where the two
+        scores are about equal on thousands of nodes, a hair decides an F1 by hundredths.
+        """
+        if self.task.outputs != 2 or self.task.best != "f1":
+            return False
+        offset = self.network.get_buffer(OFFSET)
+        offset.zero_()
+        margins, labels = [], []
+        for batch in validation:
+            assert batch.labels is not None
+            scores = self.predict(batch)
+            margins.append(scores[:, 1] - scores[:, 0])
+            labels.append(batch.labels)
+        offset[1] = -best_margin(np.concatenate(margins), np.concatenate(labels))
+        return bool(offset[1])
+
+    def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        none = {OFFSET: np.zeros(self.task.outputs, np.float32)}
+        super()._load({**none, **arrays})
+
+
+def best_margin(margins: NDArray[np.float32], labels: NDArray[Any]) -> float:
+    """The margin above which what is labelled scores the highest F1; 0 where that is as good.
+
+    Args:
+        margins: (N,) by how much each node's second score is above its first.
+        labels: (N,) 1 where it should be.
+    """
+    order = np.argsort(-margins, kind="stable")
+    margin, right = margins[order].astype(np.float64), np.cumsum(labels[order] == 1)
+    f1 = 2 * right / (np.arange(1, len(right) + 1) + max(1, int(right[-1])))
+    above = int(np.sum(margin > 0))
+    now = f1[above - 1] if above else 0.0
+    # Only between two margins that differ can a bound be drawn.
+    f1[:-1][margin[:-1] == margin[1:]] = -1.0
+    at = int(np.argmax(f1))
+    if f1[at] <= now:
+        return 0.0
+    below = margin[at + 1] if at + 1 < len(margin) else margin[at] - 1.0
+    return float((margin[at] + below) / 2)
 
 
 def node_inputs(batch: Batch, device: torch.device, *, gradients: bool, dilution: float = 1.0) -> NodeInputs:
