@@ -104,14 +104,10 @@ def _halves(
 ) -> tuple[float, float]:
     """Seconds of the longer half alone, and of both at once."""
     bound = kernel.bind(*arguments, global_size=MANY, local_size=GROUP)
-    parts = tuple(Split(dict.fromkeys(devices, 0.5)).parts(bound.groups))
-    plans = [bound._launcher.plan(each) for each in (parts, parts[:1], parts[1:])]
-    times: list[list[float]] = [[] for _ in plans]
-    for number in range(rounds + 1):
-        for plan, seconds in zip(plans, times, strict=True):
-            outcome = kernel.worker.run(plan)
-            if number:  # in the first, drivers compile
-                seconds.append(outcome.seconds)
+    times = [
+        [outcome.seconds for _, outcome in launches]
+        for launches in bound.apart(Split(dict.fromkeys(devices, 0.5)), rounds).values()
+    ]
     both, *alone = map(statistics.median, times)
     return max(alone), both
 

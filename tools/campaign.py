@@ -205,9 +205,7 @@ def prepare_all(
     def workloads() -> Iterator[Workload]:
         # Those last that may not end, or crash: published ones, whose arguments are deduced.
         yield from (each for each in packed if each.suite == "generated")
-        _make_arrays(
-            processes
-        )  # not meanwhile: gigabytes of new memory slow all compilers down, tenfold on a virtual machine
+        _make_arrays(processes)  # not meanwhile: gigabytes of new memory slow compilers down
         yield from _suite()
         published = [each for each in packed if each.suite != "generated"]
         random.Random(SEED).shuffle(published)  # should time be up, some of every suite are there
@@ -245,11 +243,9 @@ def _make_arrays(processes: int) -> None:
         ApportionError: some could not be made.
     """
     work = partial(keep_instances, ARRAYS, SUITE_SIZES)
-    failed = [
-        each.error for each in LocalRunner(processes).map(work, list(PROBLEMS)) if each.error is not None
-    ]
-    if failed:
-        raise failed[0]
+    for outcome in LocalRunner(processes).map(work, list(PROBLEMS)):
+        if outcome.error is not None:
+            raise outcome.error
 
 
 def _binaries() -> str:

@@ -13,32 +13,24 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from apportion.device.bound import BoundKernel
 from apportion.device.plan import Outcome
-from apportion.device.split import Part, Split
+from apportion.device.split import Split
 from apportion.device.together import Together
 from apportion.device.worker import Worker
 from apportion.suite import problem_of
+from apportion.suite.efficiency import bound_stage
 
 STAGES = ("began", "upload", "kernel", "busy", "download", "seconds")
 
 
-def stages(bound: BoundKernel, worker: Worker, share: float, repeats: int) -> dict[str, Any]:
+def stages(bound: BoundKernel, share: float, repeats: int) -> dict[str, Any]:
     """What a cut takes: `both` at once, and each device's part by itself."""
     first, second = (info.id for info in bound.devices)
-    parts = tuple(Split({first: share, second: 1 - share}).parts(bound.groups))
-    plans: dict[str, tuple[Part, ...]] = {"both": parts} | {part.device: (part,) for part in parts}
-    found: dict[str, list[tuple[float, Outcome]]] = {name: [] for name in plans}
-    for number in range(repeats + 1):
-        for name, some in plans.items():
-            started = time.perf_counter()
-            outcome = worker.run(bound._launcher.plan(some))
-            if number:  # the first one warms up
-                found[name].append((time.perf_counter() - started, outcome))
+    found = bound.apart(Split({first: share, second: 1 - share}), repeats)
     return {name: _medians(launches) for name, launches in found.items()}
 
 
@@ -97,23 +89,14 @@ def main() -> None:
             instance = problem.instance(getattr(problem, asked.size), seed=0)
             stage = instance.stages[0]
             with Together(problem.source(), stage.kernel, asked.devices, worker=worker, trust=True) as kernel:
-                arrays = {
-                    each: kernel.array(held.shape, held.dtype) for each, held in instance.arrays.items()
-                }
-                for each, held in instance.arrays.items():
-                    arrays[each][...] = held
-                bound = kernel.bind(
-                    *instance.values(stage, arrays),
-                    global_size=stage.global_size,
-                    local_size=stage.local_size,
-                )
+                bound = bound_stage(kernel, instance, stage)
                 for device in asked.devices:
                     bound.run(device)
                 for share in asked.cuts:
                     row = {
                         "problem": name,
                         "share": share,
-                        "stages": stages(bound, worker, share, asked.repeats),
+                        "stages": stages(bound, share, asked.repeats),
                     }
                     print(json.dumps(row), flush=True)
 

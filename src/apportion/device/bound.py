@@ -152,6 +152,24 @@ class BoundKernel:
         self.binding.restore()
         return [self.trial(split).seconds for _ in range(repeats)]
 
+    def apart(self, split: Split, repeats: int = 5) -> dict[str, list[tuple[float, Outcome]]]:
+        """Wall-clock seconds and outcomes of launches in turn, after one each to warm up.
+
+        `both` is the split as it is; each device's name is its part of it while the others do nothing. The
+        arrays hold what the last of these left.
+        """
+        parts = tuple(split.parts(self.groups))
+        plans = {"both": self._launcher.plan(parts)}
+        plans |= {part.device: self._launcher.plan((part,)) for part in parts}
+        found: dict[str, list[tuple[float, Outcome]]] = {name: [] for name in plans}
+        for number in range(repeats + 1):
+            for name, plan in plans.items():
+                started = time.perf_counter()
+                outcome = self.kernel.worker.run(plan)
+                if number:
+                    found[name].append((time.perf_counter() - started, outcome))
+        return found
+
     def curve(self, repeats: int = 3, steps: int = 10) -> dict[float, float]:
         """Share of the first device → median seconds, on a grid and refined round its best; two devices."""
         first, second = (info.id for info in self.devices[:2])

@@ -13,6 +13,7 @@ import hashlib
 import json
 import time
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -259,7 +260,7 @@ def _visits(
 ) -> Iterator[list[Point]]:
     infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    broken: dict[tuple[str, str], int] = {}
+    broken: Counter[tuple[str, str]] = Counter()
     for workload in workloads:
         if isinstance(workload, Point):
             if workload.key not in done:
@@ -273,14 +274,15 @@ def _visits(
             if not left:
                 continue
             # A kernel may come in several parts: what its first ones took counts for the later ones.
-            smaller = taken.setdefault((workload.digest, workload.kernel), [])
+            kernel = (workload.digest, workload.kernel)
+            smaller = taken.setdefault(kernel, [])
             expected = _expected(smaller, case.span.work_items)
+            reason = ""
             if expected > campaign.most_seconds:
                 reason = f"Skipped: a launch would take about {expected:.2g} s"
-                yield [replace(starts[device], failure=reason) for device in left]
-                continue
-            if broken.get((workload.digest, workload.kernel), 0) >= _BREAKS:
+            elif broken[kernel] >= _BREAKS:
                 reason = f"Skipped: this kernel broke {_BREAKS} workers at other ranges"
+            if reason:
                 yield [replace(starts[device], failure=reason) for device in left]
                 continue
             # Results are compared also with those of a device that an earlier run measured.
@@ -289,10 +291,7 @@ def _visits(
             asked = [starts[device] for device in (*reference, *left)]
             visited = _visit(workload, case, asked, campaign, worker, compiled, flight)
             points = [point for point in visited if point.device in left]
-            if any(point.failure.startswith(_BREAKING) for point in points):
-                broken[workload.digest, workload.kernel] = (
-                    broken.get((workload.digest, workload.kernel), 0) + 1
-                )
+            broken[kernel] += any(point.failure.startswith(_BREAKING) for point in points)
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
             insort(smaller, (case.span.work_items, longest))
             yield points

@@ -30,8 +30,8 @@ _UNSEEN = 0.88
 "What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
 _PROMISED = 0.6
 """The same where nothing was seen yet: too much for the slower device costs more than sharing can gain, and a
-forecast from speeds may be wrong by a factor. Over the suite on 16 processors with an H200, 0.5 to 0.7 came
-nearest to the best cuts (`tools/replay.py`)."""
+forecast from speeds may be wrong by a factor. Over the suite on 16 processors with an H200 it comes nearer to
+the best cuts than 0.8 (`tools/replay.py`)."""
 _PROMISED_BY_A_MODEL = 0.65
 "The same where a model says how sure it is, and that was weighed."
 _PROBE = 0.1

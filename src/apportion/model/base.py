@@ -138,10 +138,18 @@ class Model(ABC):
 
     def score(self, batches: Batches) -> dict[str, float]:
         """The task's metrics over all examples together."""
-        truth, decided = [], []
+        return self.metrics(*self.answers(batches))
+
+    def answers(self, batches: Batches) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The truth (N,) and the scores (N, C) of all examples together."""
+        truth, scores = [], []
         for batch in batches:
             assert batch.labels is not None
             truth.append(batch.labels)
-            decided.append(self.task.decide(self.predict(batch)))
-        true, said = np.concatenate(truth), np.concatenate(decided)
+            scores.append(self.predict(batch))
+        return np.concatenate(truth), np.concatenate(scores)
+
+    def metrics(self, true: NDArray[Any], scores: NDArray[np.float32]) -> dict[str, float]:
+        """The task's metrics of what is decided by scores."""
+        said = self.task.decide(scores)
         return {name: metric(true, said) for name, metric in self.task.metrics.items()}

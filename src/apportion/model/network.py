@@ -174,13 +174,13 @@ class NetworkModel(Model):
                 report.reached(self._checkpoint(optimiser, progress, averages))
                 read = time.monotonic()
         self._load(progress.best)
-        if self.settle(validation):
-            report.validated(progress.step, self.score(validation), best=True)
+        if settled := self.settle(validation):
+            report.validated(progress.step, settled, best=True)
 
-    def settle(self, validation: Batches) -> bool:
-        """Choose what training leaves open, such as where a decision lies; whether something was chosen."""
+    def settle(self, validation: Batches) -> dict[str, float]:
+        """Choose what training leaves open, such as where a decision lies; the scores then, if one was."""
         del validation
-        return False
+        return {}
 
     def _validate(self, validation: Batches, progress: _Progress, report: Report) -> None:
         scores = self.score(validation)

@@ -102,24 +102,22 @@ class Programl(NetworkModel):
     def framed_inputs(self, frame: FilledFrame, kinds: int) -> NodeInputs:
         return framed_node_inputs(frame, kinds)
 
-    def settle(self, validation: Batches) -> bool:
+    def settle(self, validation: Batches) -> dict[str, float]:
         """Choose by how much a node's second score must be above its first to be labelled.
 
         Labels are few, and the loss that is trained with counts nodes, not what F1 counts: where the two
         scores are about equal on thousands of nodes, a hair decides an F1 by hundredths.
         """
         if self.task.outputs != 2 or self.task.best != "f1":
-            return False
+            return {}
         offset = self.network.get_buffer(OFFSET)
         offset.zero_()
-        margins, labels = [], []
-        for batch in validation:
-            assert batch.labels is not None
-            scores = self.predict(batch)
-            margins.append(scores[:, 1] - scores[:, 0])
-            labels.append(batch.labels)
-        offset[1] = -best_margin(np.concatenate(margins), np.concatenate(labels))
-        return bool(offset[1])
+        true, scores = self.answers(validation)
+        margin = best_margin(scores[:, 1] - scores[:, 0], true)
+        if not margin:
+            return {}
+        offset[1] = -margin
+        return self.metrics(true, scores + offset.cpu().numpy())
 
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         none = {OFFSET: np.zeros(self.task.outputs, np.float32)}

@@ -129,17 +129,22 @@ def evaluate(
                 yield Row(problem.name, stage.kernel, failure=str(error))
 
 
+def bound_stage(kernel: Together, instance: Instance, stage: Stage) -> BoundKernel:
+    """A stage of an instance, in arrays that devices use in place: what is measured then is the launch, not
+    copies into a session."""
+    arrays = {name: kernel.array(values.shape, values.dtype) for name, values in instance.arrays.items()}
+    for name, values in instance.arrays.items():
+        arrays[name][...] = values
+    return kernel.bind(
+        *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
+    )
+
+
 def _row(
     problem: Problem, instance: Instance, stage: Stage, kernel: Together, budget: Budget, seed: int
 ) -> Row:
     started = time.monotonic()
-    # Arrays that devices use in place: what is measured is the launch, not copies into a session.
-    arrays = {name: kernel.array(values.shape, values.dtype) for name, values in instance.arrays.items()}
-    for name, values in instance.arrays.items():
-        arrays[name][...] = values
-    bound = kernel.bind(
-        *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
-    )
+    bound = bound_stage(kernel, instance, stage)
     bound.binding.remember()
     bench = _Bench(bound)
     verified = bench.run(POLICY)  # compiles and verifies what the policy begins with
