@@ -176,6 +176,19 @@ def test_sharing_is_verified_also_when_a_device_alone_was_before(worker: Worker)
     assert out.tolist() == [N // 64 - 1] * 16
 
 
+def test_parts_are_measured_at_once_and_apart(worker: Worker) -> None:
+    x, y = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
+    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, trust=True) as kernel:
+        bound = kernel.bind(x, y, 2.0, N, global_size=N, local_size=64)
+        found = bound.apart(Split({"cpu": 0.3, "cpu3": 0.7}), repeats=2)
+    groups = {
+        name: [{each.device: each.groups for each in outcome.devices} for _, outcome in launches]
+        for name, launches in found.items()
+    }
+    assert groups == {"both": [{"cpu": 3, "cpu3": 7}] * 2, "cpu": [{"cpu": 3}] * 2, "cpu3": [{"cpu3": 7}] * 2}
+    assert all(0 < outcome.seconds <= wall for launches in found.values() for wall, outcome in launches)
+
+
 def test_the_oracle_searches_cuts_and_leaves_one_run(worker: Worker) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, policy="oracle") as kernel:
