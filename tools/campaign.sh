@@ -3,7 +3,8 @@
 #
 #     tools/campaign.sh compile KERNELS RESULTS SECONDS    compile everything for the CPU; others may use the GPU
 #     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile the rest and try everything; nobody else on the GPU
-#     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it for other numbers of processors; quiet
+#     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it (OTHERS) for other numbers of processors;
+#                                                          quiet; what was only compiled is measured too
 #     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet; FIT=0: without
 #                                                          what the campaign taught
 #
@@ -32,13 +33,13 @@ prepare)
     cp "$STATE/prepared.jsonl" "$RESULTS"/
     ;;
 measure)
-    cp "$STATE/prepared.jsonl" "$RESULTS"/
-    [ -e "$KERNELS/journal.jsonl" ] && cp "$KERNELS/journal.jsonl" "$RESULTS"/
-    others=$((SECONDS_LEFT > 120 ? 40 : SECONDS_LEFT / 5))
+    for file in prepared compiled; do [ -e "$STATE/$file.jsonl" ] && cp "$STATE/$file.jsonl" "$RESULTS"/; done
+    [ -e "$KERNELS/journal.jsonl" ] && [ ! -e "$RESULTS/journal.jsonl" ] && cp "$KERNELS/journal.jsonl" "$RESULTS"/
+    others=${OTHERS:-$((SECONDS_LEFT > 120 ? 40 : SECONDS_LEFT / 5))}
     timeout $((SECONDS_LEFT - others + 3)) python3 tools/campaign.py measure "$KERNELS" "$RESULTS" \
         --seconds $((SECONDS_LEFT - others - 4))
     echo "$RESULTS" > "$STATE/where"
-    timeout $others python3 tools/campaign.py systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
+    [ "$others" -lt 8 ] || timeout $others python3 tools/campaign.py systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
     tool table "$KERNELS" "$RESULTS"
     ;;
 together)
