@@ -15,7 +15,14 @@ pytest.importorskip("torch_geometric")
 
 from apportion.data.batch import Graph, pack  # noqa: E402
 from apportion.errors import InvalidSetting  # noqa: E402
-from apportion.model.layers import GatedMessages, GatedReadout, NodeEmbedding, disagreement, sinusoids  # noqa: E402
+from apportion.model.layers import (  # noqa: E402
+    GatedMessages,
+    GatedReadout,
+    NodeEmbedding,
+    disagreement,
+    operations_for,
+    sinusoids,
+)
 from apportion.model.programl import NodeNetwork, ProgramlSettings, node_inputs  # noqa: E402
 from apportion.model.propagation import Edges, TorchOperations  # noqa: E402
 
@@ -152,6 +159,20 @@ def test_triton_kernels_equal_plain_torch() -> None:
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     assert disagreement(TritonOperations(), TorchOperations(), device) < 1e-5
+
+
+def test_operations_are_compared_whoever_asks_first() -> None:
+    """A network that answers before it is trained asks without gradients; its operations are checked alike."""
+    with torch.no_grad():
+        assert disagreement(TorchOperations(), TorchOperations(), CPU) == 0.0
+
+
+def test_a_device_with_and_without_its_number_has_one_answer() -> None:
+    assert operations_for(CPU) is operations_for(torch.device("cpu"))
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    with torch.no_grad():
+        assert operations_for(torch.device("cuda")) is operations_for(torch.device("cuda:0"))
 
 
 def test_undiluted_messages_are_summed() -> None:

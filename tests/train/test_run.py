@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 from apportion.cli.train import train
-from apportion.data.artifact import read_artifact, write_artifact
+from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_artifact, write_artifact
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.model import models
@@ -83,6 +85,61 @@ def test_a_run_resumed_after_an_interruption_equals_one_that_was_not(
     logged = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "cut")]
     rows = [[line for line in lines if "loss" not in line] for lines in logged]
     assert rows[0] == rows[1]
+
+
+def test_a_run_that_had_only_to_be_evaluated_ends_as_if_it_had_never_stopped(
+    experiment_file: Path, tmp_path: Path
+) -> None:
+    experiment = load_experiment(experiment_file, ["optimisation.averaging=0.9"])
+    whole = run(experiment, tmp_path / "whole", progress=io.StringIO())
+    for path in (
+        tmp_path / "whole"
+    ).iterdir():  # as a kill after the artifact and before the evaluation leaves it
+        if path.name not in ("evaluation.json", "page.html"):
+            (tmp_path / "cut").mkdir(exist_ok=True)
+            (tmp_path / "cut" / path.name).write_bytes(path.read_bytes())
+    said = io.StringIO()
+    resumed = run(experiment, tmp_path / "cut", resume=True, progress=said)
+    assert "going on from step 30" in said.getvalue()
+    assert "nodes/s" not in said.getvalue()
+    measured = ("date", "seconds", "peak_memory_bytes")
+    assert {k: v for k, v in resumed.items() if k not in measured} == {
+        k: v for k, v in whole.items() if k not in measured
+    }
+    for name, array in read_artifact(tmp_path / "whole")[1].items():
+        np.testing.assert_array_equal(read_artifact(tmp_path / "cut")[1][name], array, err_msg=name)
+    logged = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "cut")]
+    assert logged[0] == logged[1]
+
+
+def test_weights_that_no_longer_answer_as_they_did_replace_nothing(
+    experiment_file: Path, tmp_path: Path
+) -> None:
+    experiment = load_experiment(experiment_file)
+    folder = tmp_path / "run"
+    run(experiment, folder, progress=io.StringIO())
+    before = (folder / "weights.safetensors").read_bytes()
+    (folder / "evaluation.json").unlink()
+    described = json.loads((folder / "checkpoint.json").read_text())
+    path = folder / described["file"]
+    arrays = arrays_from_bytes(path.read_bytes(), path)
+    kept = {name: -array if name.startswith("best/readout") else array for name, array in arrays.items()}
+    path.write_bytes(arrays_to_bytes(kept))
+    described["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "checkpoint.json").write_text(json.dumps(described))
+    with pytest.raises(MalformedInput, match=r"holds weights whose f1 on validation is 0\.\d+ here and was"):
+        run(experiment, folder, resume=True, progress=io.StringIO())
+    assert (folder / "weights.safetensors").read_bytes() == before
+
+
+def test_a_run_goes_on_where_its_dataset_was_moved_to(experiment_file: Path, tmp_path: Path) -> None:
+    experiment = load_experiment(experiment_file)
+    run(experiment, tmp_path / "run", progress=io.StringIO())
+    (tmp_path / "run" / "evaluation.json").unlink()
+    moved = tmp_path / "moved"
+    shutil.copytree(experiment.data, moved)
+    run(replace(experiment, data=moved), tmp_path / "run", resume=True, progress=io.StringIO())
+    assert (tmp_path / "run" / "evaluation.json").exists()
 
 
 def test_a_run_goes_on_from_an_earlier_one(experiment_file: Path, tmp_path: Path) -> None:

@@ -109,9 +109,20 @@ def sinusoids(positions: int, width: int) -> Tensor:
     return torch.cat([torch.sin(place * rate), torch.cos(place * rate)], dim=1)[:, :width]
 
 
-@cache
 def operations_for(device: torch.device) -> Operations:
     """The fastest operations that give the right answer on `device`: it is checked once per process."""
+    return _checked_operations(numbered(device))
+
+
+def numbered(device: torch.device) -> torch.device:
+    """The device with its number: what is asked of `cuda` and of `cuda:0` must have one answer."""
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@cache
+def _checked_operations(device: torch.device) -> Operations:
     plain = TorchOperations()
     if device.type != "cuda":
         return plain
@@ -135,7 +146,10 @@ def operations_for(device: torch.device) -> Operations:
 
 
 def disagreement(one: Operations, other: Operations, device: torch.device) -> float:
-    """The largest relative difference of states and gradients between two ways to run the same layer."""
+    """The largest relative difference of states and gradients between two ways to run the same layer.
+
+    Gradients are taken even where whoever asks first wants none, as a trained network does that only answers.
+    """
     random = np.random.default_rng(0)
     nodes, edges = 200, 800
     target = np.where(
@@ -158,10 +172,11 @@ def disagreement(one: Operations, other: Operations, device: torch.device) -> fl
     torch.set_float32_matmul_precision("highest")
     try:
         for operations in (one, other):
-            start = state.clone().requires_grad_()
-            final = layer(start, plan, steps=4, operations=operations)
-            loss = (final * torch.linspace(-1, 1, 34, device=device)).sum()
-            results.append([final.detach(), *torch.autograd.grad(loss, [start, *layer.parameters()])])
+            with torch.enable_grad():
+                start = state.clone().requires_grad_()
+                final = layer(start, plan, steps=4, operations=operations)
+                loss = (final * torch.linspace(-1, 1, 34, device=device)).sum()
+                results.append([final.detach(), *torch.autograd.grad(loss, [start, *layer.parameters()])])
     finally:
         torch.set_float32_matmul_precision(precision)
     return max(

@@ -30,6 +30,8 @@ from apportion.task.base import Task
 
 REPORT_EVERY = 20
 "Steps between two readings of the loss; each makes the host wait for a GPU."
+ROUNDING = 0.01
+"How much a validation score may differ between machines and precisions that compute the same."
 PREPARING = 4
 "Threads that prepare batches for a GPU."
 
@@ -175,12 +177,27 @@ class NetworkModel(Model):
                 read = time.monotonic()
         self._load(progress.best)
         if settled := self.settle(validation):
+            self._compare(settled, progress)
             report.validated(progress.step, settled, best=True)
 
     def settle(self, validation: Batches) -> dict[str, float]:
         """Choose what training leaves open, such as where a decision lies; the scores then, if one was."""
         del validation
         return {}
+
+    def _compare(self, settled: Mapping[str, float], progress: _Progress) -> None:
+        """Refuse to end with less than what was kept: what is chosen at the end can only add to it.
+
+        Weights that were kept elsewhere, before an interruption, may answer otherwise here.
+        """
+        now, then = settled[self.task.best], progress.best_score
+        if then is not None and now < then - ROUNDING:
+            raise MalformedInput(
+                f"holds weights whose {self.task.best} on validation is {now:.4f} here and was {then:.4f} "
+                "when they were kept: they were changed since, or this machine computes something else. "
+                "Nothing was replaced.",
+                file="checkpoint",
+            )
 
     def _validate(self, validation: Batches, progress: _Progress, report: Report) -> None:
         scores = self.score(validation)

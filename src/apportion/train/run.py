@@ -125,7 +125,7 @@ class _Log:
                 raise InvalidSetting(
                     f"{self.folder} holds a run already. Add --resume, or choose another --out."
                 )
-            if json.loads(read_bytes(path)) != json.loads(json.dumps(described)):
+            if _comparable(json.loads(read_bytes(path))) != _comparable(json.loads(json.dumps(described))):
                 raise InvalidSetting(
                     f"The run in {self.folder} has other settings, data or version than this experiment. "
                     "Choose another --out."
@@ -200,10 +200,20 @@ class _Log:
         self.say(f"going on from step {state['step']:,}")
 
     def _cut_metrics(self, step: int) -> None:
-        """Forget what was logged after the checkpoint: it will be logged again."""
+        """Forget what was logged after the checkpoint: it will be logged again.
+
+        A checkpoint follows a validation, and one more validation of the same step follows the last.
+        """
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
+        kept: list[str] = []
+        for line in lines:
+            row = json.loads(line) if line.endswith("}") else {"step": step + 1}
+            if row["step"] > step:
+                break
+            kept.append(line)
+            if row["step"] == step and "loss" not in row:
+                break
         replace_file(path, "".join(f"{line}\n" for line in kept).encode())
 
     def _write(self, row: Mapping[str, Any]) -> None:
@@ -219,6 +229,12 @@ def _described(experiment: Experiment, store: DataflowStore) -> dict[str, Any]:
         "start": None if experiment.start is None else experiment.start.name,
     }
     return {"settings": settings, "data_fingerprint": store.fingerprint, "version": __version__}
+
+
+def _comparable(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be equal to go on with a run. A dataset may be moved: its fingerprint says which it is."""
+    settings = {name: value for name, value in described["settings"].items() if name != "data"}
+    return {**described, "settings": settings}
 
 
 def _start(folder: Path, store: DataflowStore) -> Path:
