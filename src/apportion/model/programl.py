@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ from apportion.model.propagation import Edges, TorchOperations, edge_arrays, ten
 from apportion.settings import convert
 
 OFFSET = "offset"
-"What is added to every node's scores. Weights that were written before there was one have none."
+"What is added to every node's scores."
+DISCOUNT = "discount"
+"1 where what would be said of a node without any root is taken off what is said of it with one, 0 where not."
+# Weights that were written before there were these have none.
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class NodeNetwork(nn.Module):
         self.readout = GatedReadout(hidden, outputs)
         # Not learnt but chosen, after training: see `Programl.settle`.
         self.register_buffer(OFFSET, torch.zeros(outputs))
+        self.register_buffer(DISCOUNT, torch.zeros(()))
 
     def forward(self, inputs: NodeInputs) -> Tensor:
         """(N, C)."""
@@ -102,25 +106,49 @@ class Programl(NetworkModel):
     def framed_inputs(self, frame: FilledFrame, kinds: int) -> NodeInputs:
         return framed_node_inputs(frame, kinds)
 
+    def predict(self, batch: Batch) -> NDArray[np.float32]:
+        scores = super().predict(batch)
+        if self.network.get_buffer(DISCOUNT):
+            scores[:, 1] -= self._unasked(batch)
+        return scores
+
+    def _unasked(self, batch: Batch) -> NDArray[np.float32]:
+        """(N,): by how much each node would be labelled if no root were marked, from 0.
+
+        Every label is an answer about a root. Where a graph is like none that was learnt from (a merge of
+        three thousand branches), a network may label nodes whatever it is asked.
+        """
+        scores = super().predict(replace(batch, root=batch.root[:0]))
+        scores -= self.network.get_buffer(OFFSET).cpu().numpy()
+        return np.maximum(scores[:, 1] - scores[:, 0], 0)
+
     def settle(self, validation: Batches) -> dict[str, float]:
-        """Choose by how much a node's second score must be above its first to be labelled.
+        """Choose by how much a node's second score must be above its first to be labelled, and whether what
+        it would be without a root is taken off.
 
         Labels are few, and the loss that is trained with counts nodes, not what F1 counts: where the two
         scores are about equal on thousands of nodes, a hair decides an F1 by hundredths.
         """
         if self.task.outputs != 2 or self.task.best != "f1":
             return {}
-        offset = self.network.get_buffer(OFFSET)
+        offset, discount = self.network.get_buffer(OFFSET), self.network.get_buffer(DISCOUNT)
         offset.zero_()
-        true, scores = self.answers(validation)
-        margin = best_margin(scores[:, 1] - scores[:, 0], true)
-        if not margin:
-            return {}
-        offset[1] = -margin
-        return self.metrics(true, scores + offset.cpu().numpy())
+        discount.zero_()
+        true, plain = self.answers(validation)
+        discounted = plain.copy()
+        discounted[:, 1] -= np.concatenate([self._unasked(batch) for batch in validation])
+        margins = [best_margin(scores[:, 1] - scores[:, 0], true) for scores in (plain, discounted)]
+        settled = [
+            self.metrics(true, scores - np.array([0, margin], np.float32))
+            for scores, margin in zip((plain, discounted), margins, strict=True)
+        ]
+        chosen = int(settled[1]["f1"] > settled[0]["f1"])
+        discount.fill_(chosen)
+        offset[1] = -margins[chosen]
+        return settled[chosen] if chosen or margins[0] else {}
 
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        none = {OFFSET: np.zeros(self.task.outputs, np.float32)}
+        none = {OFFSET: np.zeros(self.task.outputs, np.float32), DISCOUNT: np.zeros((), np.float32)}
         super()._load({**none, **arrays})
 
 
