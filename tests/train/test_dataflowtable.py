@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -159,7 +160,10 @@ def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(
 
     written = page(plan, ended)
     assert "1 of 2 goals are met; missed: reachability, summed" in written
-    assert "| reachability | reference | 3 | mean |" in written
+    means = [fmean(one.result["validation"] for one in ended if one.run.row == row) for row in plan.rows[:2]]
+    reached = "1 of 1 analyses reach" if means[0] > means[1] else "0 of 1 analyses reach"
+    assert reached in written  # whichever validates better is held to the goal, whatever its test says
+    assert "| reachability | reference | 3 | 8 | mean |" in written
     assert "| sum |" in written
     assert "On another source than trained on" in written
     assert "Liveness has two rows" not in written

@@ -120,7 +120,8 @@ class Programl(NetworkModel):
         """
         scores = super().predict(replace(batch, root=batch.root[:0]))
         scores -= self.network.get_buffer(OFFSET).cpu().numpy()
-        return np.maximum(scores[:, 1] - scores[:, 0], 0)
+        margins: NDArray[np.float32] = np.maximum(scores[:, 1] - scores[:, 0], 0)
+        return margins
 
     def settle(self, validation: Batches) -> dict[str, float]:
         """Choose by how much a node's second score must be above its first to be labelled, and whether what
