@@ -27,6 +27,34 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph(nodes, draw(st.lists(edge, max_size=20, unique=True)))
 
 
+@given(st.data(), st.lists(graphs(), min_size=1, max_size=4))
+def test_a_part_of_a_batch_is_the_batch_of_its_graphs(data: st.DataObject, made: list[Graph]) -> None:
+    packed = pack(made)
+    places = st.integers(0, len(made) - 1)
+    chosen = data.draw(st.lists(places, min_size=1, max_size=6))
+    roots = [data.draw(st.integers(0, len(made[number].node_text_id) - 1)) for number in chosen]
+    labels = [np.arange(len(made[number].node_text_id)) % 2 for number in chosen]
+    some = sorted(data.draw(st.sets(st.integers(0, len(chosen) - 1), min_size=1)))
+    part = packed.batch(chosen, roots, labels).part(some)
+    alone = packed.batch(*([all_[place] for place in some] for all_ in (chosen, roots, labels)))
+    for name in ("text", "graph_start", "root", "labels"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(alone, name), err_msg=name)
+    for one, two in ((part.incoming, alone.incoming), (part.outgoing, alone.outgoing)):
+        for name in ("start", "index", "position"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+
+
+@given(st.data(), st.lists(graphs(), min_size=1, max_size=3))
+def test_equal_graphs_side_by_side_are_found(data: st.DataObject, made: list[Graph]) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(made) - 1), min_size=1, max_size=6))
+    batch = pack(made).batch(chosen, [0] * len(chosen))
+    found = batch.first_alike().tolist()
+    seen = unbatch(batch)
+    for place, first in enumerate(found):
+        same = place > 0 and seen[place] == seen[place - 1]
+        assert first == (found[place - 1] if same else place)
+
+
 @given(st.data(), st.lists(graphs(), min_size=1, max_size=5))
 def test_batching_then_unbatching_is_the_identity(data: st.DataObject, made: list[Graph]) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(made) - 1), min_size=1, max_size=7))

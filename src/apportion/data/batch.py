@@ -69,6 +69,16 @@ class Rows:
         """(E,) the row of each edge."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
+    def part(self, first: NDArray[np.int64], counts: NDArray[np.int64], shift: NDArray[np.int64]) -> Rows:
+        """Some runs of rows: where each begins, how many rows it has, and what is taken off its index."""
+        edges = (self.start[first + counts] - self.start[first]).astype(np.int64)
+        chosen = _spans(self.start[first].astype(np.int64), edges)
+        return Rows(
+            _starts(np.diff(self.start)[_spans(first, counts)]).astype(np.int32),
+            self.index[chosen] - np.repeat(shift.astype(np.int32), edges),
+            self.position[chosen],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -91,6 +101,48 @@ class Batch:
     def graphs(self) -> int:
         """B."""
         return len(self.root)
+
+    def part(self, graphs: NDArray[np.integer[Any]] | Sequence[int]) -> Batch:
+        """Some of its graphs, by their places in it."""
+        chosen = np.asarray(graphs, np.int64)
+        first, sizes = self.graph_start[chosen], np.diff(self.graph_start)[chosen]
+        start = _starts(sizes)
+        nodes, shift = _spans(first, sizes), first - start[:-1]
+        return Batch(
+            self.kinds,
+            self.text[nodes],
+            start,
+            self.root[chosen] - shift,
+            self.incoming.part(first, sizes, shift * self.kinds),
+            self.outgoing.part(first * self.kinds, sizes * self.kinds, shift),
+            None if self.labels is None else self.labels[nodes],
+        )
+
+    def first_alike(self) -> NDArray[np.int64]:
+        """(B,): of each graph the place of the first one in the run of equal graphs that it stands in.
+
+        One graph with several roots stands in a batch several times, most often side by side.
+        """
+        bounds, rows = self.graph_start, self.incoming
+        ends = rows.start[bounds]
+        degree = np.diff(rows.start)
+        place = np.arange(self.graphs)
+
+        def alike(a: int, b: int) -> bool:
+            nodes = [slice(bounds[one], bounds[one + 1]) for one in (a, b)]
+            edges = [slice(ends[one], ends[one + 1]) for one in (a, b)]
+            shift = np.int32((bounds[b] - bounds[a]) * self.kinds)
+            return (
+                np.array_equal(self.text[nodes[0]], self.text[nodes[1]])
+                and np.array_equal(degree[nodes[0]], degree[nodes[1]])
+                and np.array_equal(rows.position[edges[0]], rows.position[edges[1]])
+                and np.array_equal(rows.index[edges[0]] + shift, rows.index[edges[1]])
+            )
+
+        for one in range(1, self.graphs):
+            if alike(one - 1, one):
+                place[one] = place[one - 1]
+        return place
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,10 +118,12 @@ class Programl(NetworkModel):
         Every label is an answer about a root. Where a graph is like none that was learnt from (a merge of
         three thousand branches), a network may label nodes whatever it is asked.
         """
-        scores = super().predict(replace(batch, root=batch.root[:0]))
+        kept, places = np.unique(batch.first_alike(), return_inverse=True)
+        few = batch.part(kept)
+        scores = super().predict(replace(few, root=few.root[:0]))
         scores -= self.network.get_buffer(OFFSET).cpu().numpy()
-        margins: NDArray[np.float32] = np.maximum(scores[:, 1] - scores[:, 0], 0)
-        return margins
+        margins = np.split(np.maximum(scores[:, 1] - scores[:, 0], 0), few.graph_start[1:-1])
+        return np.concatenate([margins[place] for place in places])
 
     def settle(self, validation: Batches) -> dict[str, float]:
         """Choose by how much a node's second score must be above its first to be labelled, and whether what
