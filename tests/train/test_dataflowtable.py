@@ -131,6 +131,9 @@ def test_a_row_goes_on_with_the_runs_of_another_seed_by_seed(two_sources: Path, 
     both = TablePlan((plan.rows[0], later.rows[0]), plan.seeds)
     assert [both.goal_of(row, ended[:1]) for row in both.rows] == [0.01, 0.01]
     assert [both.goal_of(row, ended) for row in both.rows] == [None, 0.01]
+    one_seed = replace(later.rows[0], seeds=(1,))
+    some = [replace(one, run=replace(one.run, row=one_seed)) for one in ended if one.run.seed == 1]
+    assert TablePlan((plan.rows[0], one_seed), plan.seeds).goal_of(plan.rows[0], some) == 0.01
 
 
 def test_what_is_finished_is_not_trained_again_and_the_page_tells_all(

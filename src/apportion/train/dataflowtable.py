@@ -77,7 +77,7 @@ class TablePlan:
         seeds = {(one.run.row, one.run.seed) for one in ended}
         for later in self.rows:
             same = later.after == row.folder_prefix and later.labels == row.labels
-            if same and all((later, seed) in seeds for seed in later.seeds or self.seeds):
+            if same and all((later, seed) in seeds for seed in row.seeds or self.seeds):
                 return None
         return row.goal
 
