@@ -11,6 +11,8 @@ Graphs are drawn with the shape of DeepDataFlow's (581 nodes on average, 1.7 edg
 the benchmark needs no data. Every peer's scores and gradients are compared with ours before it is timed.
 
     python benchmarks/forward.py --device cuda --out forward.json
+
+Last comes the memory of a training run over more graphs, in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,12 +35,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import MessagePassing
 
-from apportion.data.batch import Batch, Graph, pack
+from apportion.data.batch import Batch, Batches, Examples, Graph, pack
+from apportion.model.base import Optimisation
 from apportion.model.frames import Frames
 from apportion.model.layers import GatedMessages, operations_for
 from apportion.model.programl import (
     NodeInputs,
     NodeNetwork,
+    Programl,
     ProgramlSettings,
     framed_node_inputs,
     node_arrays,
@@ -44,6 +50,8 @@ from apportion.model.programl import (
 )
 from apportion.model.propagation import TorchOperations
 from apportion.model.recording import Recorder
+from apportion.task import tasks
+from apportion.testing.model_checks import Silence
 
 TOLERANCE = 1e-5
 
@@ -335,6 +343,7 @@ def measure(
     }
     for name, ratios in result["ratios"].items():
         _say(f"shipped against {name}: " + "  ".join(f"{key} {value:.2f}x" for key, value in ratios.items()))
+    result["training_memory_bytes"] = training_memory(device)
     result["equal"] = all(rows[name]["difference"]["scores"] < TOLERANCE for name in peers)
     return result
 
@@ -378,6 +387,41 @@ def throughput(network: NodeNetwork, graphs: int, device: torch.device, seconds:
     return {"nodes": batch.nodes, "milliseconds": spent, "nodes_per_second": batch.nodes / spent * 1e3}
 
 
+def train_and_weigh(device: str, graphs: int) -> dict[str, int]:
+    """Train some steps on so many graphs in batches of 10,000 nodes: the most bytes that the process held."""
+    random = np.random.default_rng(0)
+    made = [
+        program_like(number, int(nodes)) for number, nodes in enumerate(random.integers(20, 1142, graphs))
+    ]
+    sizes = np.array([len(graph.node_text_id) for graph in made])
+    labels = random.integers(0, 2, sizes.sum()).astype(np.uint8)
+    examples = Examples(pack(made), np.arange(graphs), random.integers(0, sizes), np.full(graphs, 30), labels)
+    model = Programl.create(
+        tasks.load("reachability"), [str(text) for text in range(2230)], {}, device=device,
+        optimisation=Optimisation(max_steps=3, validate_every=3),
+    )  # fmt: skip
+    few = examples.batch(np.arange(2))
+    assert few.labels is not None
+    asked = Examples(pack(made[:2]), np.arange(2), examples.root[:2], examples.steps[:2], few.labels)
+    model.fit(Batches(examples, 10_000), Batches(asked, 10_000), Silence())
+    held = {"nodes": int(sizes.sum()), "host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    if device != "cpu":
+        held["device"] = torch.cuda.max_memory_allocated()
+    return held
+
+
+def training_memory(device: torch.device, graphs: int = 3_000) -> dict[str, int]:
+    """The same, measured in a process of its own."""
+    words = ["--device", device.type, "--graphs", str(graphs), "--memory"]
+    done = subprocess.run([sys.executable, __file__, *words], check=True, stdout=subprocess.PIPE, text=True)
+    held: dict[str, int] = json.loads(done.stdout)
+    _say(
+        f"a training run over {held['nodes']:,} nodes held at most {held['host'] / 2**30:.2f} GiB"
+        + (f", and {held['device'] / 2**30:.2f} GiB of the GPU's" if "device" in held else "")
+    )
+    return held
+
+
 def _edge_list(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Source, target, kind and position of every edge, both ways, in an order that no one sorted for them."""
     slot = torch.from_numpy(batch.incoming.index).long()
@@ -413,7 +457,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="time for each measurement: 3 on a GPU, 0.5 on a CPU")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--memory", action="store_true", help="only train on --graphs, and print the bytes held"
+    )
     arguments = parser.parse_args()
+    if arguments.memory:
+        print(json.dumps(train_and_weigh(arguments.device, arguments.graphs)))
+        return
     device = torch.device(arguments.device)
     if device.type == "cpu":
         torch.set_num_threads(1)  # threads that wait for each other on a busy machine would be what is timed
