@@ -92,7 +92,12 @@ def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
         in text
     )
     assert "| host overhead of launches of 100 ms and more | 0.02 | 0.50% (median of 2) | yes |" in text
-    assert "More than 5 % slower than the best device alone: bad." in text
+    assert (
+        "More than 5 % slower than the best device alone: bad; by the whole of their intervals: bad." in text
+    )
+    assert "Shares of first launches are off the best cut by 30.0 (30.0 to 30.0)" in text
+    assert "those of the best constant, 0.2 for cpu, by 0.0" in text
+    assert "first launches take 1.493 (1.493 to 1.493) of the best cut's time (means over 2 kernels)" in text
     assert "first launches are foretold from a test" in text
 
 

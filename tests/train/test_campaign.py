@@ -95,6 +95,7 @@ def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:
     assert "## Kernels that were not learned from" in text
     assert "| all | " in text
     assert "3 Skipped" in text
+    assert "Always the faster device, known for certain" in text
     assert figure_of(table).startswith("<svg")
 
 
@@ -115,6 +116,24 @@ def test_speeds_foretell_at_first_what_forests_then_correct() -> None:
     assert (slower[0] + slower[1] > usual[0] + usual[1])[:, 0].all()
 
 
+def test_no_launch_is_taken_to_need_less_than_the_shortest_did() -> None:
+    table = _table()
+    model = fit_timing(table, "mine", settings=SETTINGS)
+    nothing = np.zeros_like(table.totals[:1])
+    for number, device in enumerate(model.devices):
+        assert device.least == pytest.approx(np.quantile(table.seconds[:, number], 0.02))
+        assert device.first(table.rows[:1], nothing)[0] >= device.least
+
+
+def test_a_kernel_counts_alike_at_however_many_ranges_it_was_measured() -> None:
+    table = _table(60)
+    often = np.concatenate([np.arange(len(table)), np.zeros(400, int)])
+    one, other = (fit_timing(each, "mine", settings=SETTINGS) for each in (table, table.part(often)))
+    here = slice(5, 30)
+    times = [sum(each.times(table.rows[here], table.totals[here])[:2]) for each in (one, other)]
+    assert np.abs(np.log(times[0] / times[1])).mean() < 0.25
+
+
 def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:
     table = _table(90)
     model = fit_timing(table, "mine", settings=SETTINGS, spreads=(0.1, 0.2))
@@ -123,4 +142,8 @@ def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:
     for kind in ("cpu", "gpu"):
         one, other = (each.predict(kind, table.rows[5], table.totals[5]) for each in (model, again))
         assert one.seconds == pytest.approx(other.seconds, rel=1e-4)
+    rows, totals = table.rows[:9], table.totals[:9]
+    assert again.doubt(rows, totals) == pytest.approx(model.doubt(rows, totals), rel=1e-4)
+    for kind in ("cpu", "gpu"):
+        one = model.predict(kind, table.rows[5], table.totals[5])
         assert one.seconds == pytest.approx(float(table.seconds[5, int(kind == "gpu")]), rel=0.5)

@@ -112,7 +112,7 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
     chosen = timing_model(model)
     kinds = tuple(device.kind for device in devices)
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
-    doubt = float(chosen.doubt(launch.row()[None, :])[0]) if pair else None
+    doubt = float(chosen.doubt(launch.row()[None, :], launch.totals()[None, :])[0]) if pair else None
     return Forecast(models, spread, f"the timing model {chosen.name}", sharing, doubt)
 
 

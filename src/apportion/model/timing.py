@@ -1,8 +1,9 @@
 """TimingModel: how long launches take on each device of a machine, as fixed + rate × share of the work.
 
 For each device what a launch consists of (operations, bytes) over the device's calibrated speeds gives a
-first time, or where speeds are not known a sum whose terms were fitted; a forest corrects it, and another
-says which part of it does not shrink with the share. The first time carries the model to sizes and machines
+first time, or where speeds are not known a sum whose terms were fitted; no launch takes less than the
+shortest ones did. A forest corrects that, and another says which part of it does not shrink with the share.
+The first time carries the model to sizes and machines
 it never saw, the forest knows what sums do not. One more forest says by what factor the two devices differ:
 what is misjudged of a kernel is mostly misjudged for both, and only the factor decides who gets how much.
 Read and evaluated with NumPy alone, like `KernelModel`.
@@ -65,21 +66,26 @@ class DeviceModel:
     "`device.base.Calibration` of the device, where it was measured."
     by_speeds: bool = False
     "Whether the first time comes from speeds, not from the sum."
+    least: float = 0.0
+    "Seconds that are added to every first time: what launches take that have next to nothing to do."
 
     def first(self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None) -> Numbers:
         """(N,): the time before it is corrected; by other speeds than its own where they are given."""
         if not self.by_speeds:
-            return first_seconds(self.coefficients, totals)
+            return self.least + first_seconds(self.coefficients, totals)
         fixed, rate = times_by_speeds(rows, totals, speeds or self.speeds, copies=self.device != "cpu")
-        return fixed + rate
+        return self.least + fixed + rate
 
-    def predict(
-        self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None
-    ) -> tuple[Numbers, Numbers, Numbers]:
-        """(N,) each: fixed, rate, and the trees' own spread."""
-        trees = self.whole.each(rows)
-        whole = np.exp(trees.mean(axis=1)) * self.first(rows, totals, speeds)
-        part = np.clip(self.fixed.predict(rows), 0.0, 0.99)
+    def predict(self, seen: Numbers, first: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """(N,) each: fixed, rate, and the trees' own spread.
+
+        Args:
+            seen: what the forests know of every launch.
+            first: its first time.
+        """
+        trees = self.whole.each(seen)
+        whole = np.exp(trees.mean(axis=1)) * first
+        part = np.clip(self.fixed.predict(seen), 0.0, 0.99)
         return part * whole, (1 - part) * whole, trees.std(axis=1)
 
 
@@ -96,6 +102,8 @@ class TimingModel:
     "log(seconds of the first device / of the second), less that of the sums."
     contrast_spread: float = 0.3
     "Of the log of that factor, on kernels of suites that were held out."
+    sees_first: bool = False
+    "Whether the forests know the first times of the first two devices beside the features."
 
     def device(self, kind: str) -> DeviceModel:
         """The model of a device of this kind; of the last one, for a kind that it does not know."""
@@ -112,31 +120,42 @@ class TimingModel:
         Args:
             speeds: kind of device → what it does per second, where that is not as it was when it learned.
         """
-        known = speeds or {}
+        first = self._first(rows, totals, speeds)
+        seen = self._seen(rows, first)
         fixed, rate, spread = (
             np.stack(part, axis=1)
             for part in zip(
-                *(device.predict(rows, totals, known.get(device.device)) for device in self.devices),
+                *(device.predict(seen, first[:, place]) for place, device in enumerate(self.devices)),
                 strict=True,
             )
         )
         if self.contrast is not None:
-            first, second, *_ = (
-                device.first(rows, totals, known.get(device.device)) for device in self.devices
-            )
             whole = fixed + rate
-            factor = self.contrast.predict(rows) + np.log(first / second)
+            factor = self.contrast.predict(seen) + np.log(first[:, 0] / first[:, 1])
             off = _CONTRAST * (factor - np.log(whole[:, 0] / whole[:, 1])) / 2
             scale = np.exp(np.stack([off, -off], axis=1))
             fixed, rate = fixed * scale, rate * scale
         return fixed, rate, spread
 
-    def doubt(self, rows: Numbers) -> Numbers:
+    def doubt(
+        self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None = None
+    ) -> Numbers:
         """(N,): the standard deviation of the log of the factor between the first two devices."""
         if self.contrast is None:
             first, second, *_ = (device.spread for device in self.devices)
             return np.full(len(rows), float(np.hypot(first, second)))
-        return np.asarray(np.hypot(self.contrast.each(rows).std(axis=1), self.contrast_spread))
+        seen = self._seen(rows, self._first(rows, totals, speeds))
+        return np.asarray(np.hypot(self.contrast.each(seen).std(axis=1), self.contrast_spread))
+
+    def _first(
+        self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None
+    ) -> Numbers:
+        known = speeds or {}
+        each = [device.first(rows, totals, known.get(device.device)) for device in self.devices]
+        return np.stack(each, axis=1)
+
+    def _seen(self, rows: Numbers, first: Numbers) -> Numbers:
+        return with_first(rows, first) if self.sees_first else rows
 
     def predict(
         self,
@@ -164,9 +183,10 @@ class TimingModel:
         described = {
             "made_by": dict(self.about),
             "features": list(self.features), "contrast_spread": self.contrast_spread,
+            "sees_first": self.sees_first,
             "devices": [
                 {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds),
-                 "by_speeds": d.by_speeds}
+                 "by_speeds": d.by_speeds, "least": d.least}
                 for d in self.devices
             ],
         }  # fmt: skip
@@ -185,15 +205,21 @@ class TimingModel:
             DeviceModel(
                 said["device"], said["name"], kept[f"{number}.coefficients"],
                 _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
-                said["speeds"], said.get("by_speeds", False),
+                said["speeds"], said.get("by_speeds", False), said.get("least", 0.0),
             )
             for number, said in enumerate(described["devices"])
         )  # fmt: skip
         contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
         return cls(
             described["name"], tuple(described["features"]), devices, described["made_by"], contrast,
-            described.get("contrast_spread", 0.3),
+            described.get("contrast_spread", 0.3), described.get("sees_first", False),
         )  # fmt: skip
+
+
+def with_first(rows: Numbers, first: Numbers) -> Numbers:
+    """(N, F + 3): features with the logs of two devices' first times and of their factor."""
+    logs = np.log(first[:, :2])
+    return np.column_stack([rows, logs, logs[:, 0] - logs[:, 1]])
 
 
 def times_by_speeds(

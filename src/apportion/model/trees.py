@@ -53,13 +53,23 @@ class RowModel:
         self.settings, self.scaling, self.fitted = settings, scaling, fitted
 
     @classmethod
-    def fit(cls, settings: RowSettings, rows: Rows, truth: Rows, *, seed: int = 0) -> RowModel:
-        """Learn numbers (N,), or in trees (N, T), from rows of features (N, F)."""
+    def fit(
+        cls,
+        settings: RowSettings,
+        rows: Rows,
+        truth: Rows,
+        *,
+        seed: int = 0,
+        weights: Rows | None = None,
+    ) -> RowModel:
+        """Learn numbers (N,), or in trees (N, T), from rows of features (N, F); `weights` (N,) says how much
+        each row counts."""
         scaling = Standard.fit(rows) if settings.kind == "linear" else None
         learner = _learner(settings, seed)
         # Boosting shares each small step among threads, which on a busy machine wait for each other.
         with threadpool_limits(limits=1):
-            learner.fit(rows if scaling is None else scaling.apply(rows), truth)
+            counted = {} if weights is None else {"sample_weight": weights}
+            learner.fit(rows if scaling is None else scaling.apply(rows), truth, **counted)
         return cls(settings, scaling, learner)
 
     def predict(self, rows: Rows) -> Rows:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.device.policies import best_shares
 from apportion.task.metrics import Interval
 from apportion.train.campaign import CampaignTable, regrets
 from apportion.train.campaigntest import METHODS, OURS, Tested, ratio_error, regret, share_error
 
 Numbers = NDArray[np.float64]
 _BESIDE = (OURS, "trees on the share", "best constant")
+_SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5)
 _TARGETS = {"share": 10.0, "regret": 1.10, "unseen regret": 1.05, "kernels": 1000, "launches": 6000}
 
 
@@ -66,6 +68,7 @@ def page(
         "## What was measured\n", _counts(table), "", _failures(about),
         "## Where the best cut lies\n", f"![Shares of the CPU]({figure})\n", _cuts(table),
         "## Suites that were not learned from\n", _intro(), _overall(list(tests)), "", _by_suite(list(tests)),
+        _exactness(table),
     ]  # fmt: skip
     if kernel_tests:
         parts += ["## Kernels that were not learned from\n", _kernels(list(kernel_tests))]
@@ -130,7 +133,7 @@ def _intro() -> str:
         "Each suite in turn is foretold by models that learned from the others. `timing model`: what each "
         "device's calibrated speeds foretell from operations and bytes (where they are not known, a "
         "fitted sum "
-        "over these), corrected by extra trees on the features of the IR; the cut "
+        "over these), corrected by extra trees on these times and the features of the IR; the cut "
         "follows from fixed + rate × share with each device alone as a candidate, and is the one that costs "
         "least in the mean over what may be true. Share errors are in percent of the work, against the cut "
         "that ends soonest; beside them those of the papers' label. Regret is the time under the cut over "
@@ -149,15 +152,37 @@ def _kernels(tests: list[Tested]) -> str:
 
 def _overall(tests: list[Tested]) -> str:
     lines = [_methods(tests, "all suites")]
-    even = [share_error([one], OURS).value for one in tests], [regret([one], OURS).value for one in tests]
-    lines.append(f"| {OURS}, each suite counting alike | {np.mean(even[0]):.1f} | {np.mean(even[1]):.3f} | |")
-    share, time = share_error(tests, OURS).value, regret(tests, OURS).value
+    share, time, ratio = (
+        np.mean([of([one], OURS).value for one in tests]) for of in (share_error, regret, ratio_error)
+    )
+    lines.append(f"| {OURS}, each suite counting alike | {share:.1f} | {time:.3f} | {ratio:.1f} |")
+    most, reached = _TARGETS["share"], regret(tests, OURS).value
     lines.append(
-        f"\nWanted: share error at most {_TARGETS['share']:.0f} ({_met(share <= _TARGETS['share'])}), "
-        f"regret at most "
-        f"{_TARGETS['regret']:.2f} ({_met(time <= _TARGETS['regret'])})."
+        f"\nWanted: share error at most {most:.0f} (of the papers' share "
+        f"{_met(ratio_error(tests, OURS).value <= most)}, of the best cut's "
+        f"{_met(share_error(tests, OURS).value <= most)}), regret at most {_TARGETS['regret']:.2f} "
+        f"({_met(reached <= _TARGETS['regret'])})."
     )
     return "\n".join(lines)
+
+
+def _exactness(table: CampaignTable) -> str:
+    """What errors in times cost: how exactly they would have to be foretold."""
+    random = np.random.default_rng(0)
+    single = np.where(table.seconds[:, 0] < table.seconds[:, 1], 1.0, 0.0)
+    lines = [
+        "How exactly times would have to be foretold: the true times of this table, each device's off by "
+        "a random factor of its own (normal in the logarithm), and the cut that is best under them. Always "
+        f"the faster device, known for certain, has a regret of {regrets(single, table).mean():.3f}.\n",
+        "| standard deviation of log seconds | share error | regret |",
+        "|---|---|---|",
+    ]
+    for spread in _SPREADS:
+        off = np.exp(spread * random.standard_normal(table.seconds.shape))
+        share = best_shares(table.fixed * off, table.rate * off)
+        wrong = 100 * np.abs(share - table.best_share).mean()
+        lines.append(f"| {spread:g} | {wrong:.1f} | {regrets(share, table).mean():.3f} |")
+    return "\n".join(lines) + "\n"
 
 
 def _methods(tests: list[Tested], what: str) -> str:

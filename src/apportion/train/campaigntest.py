@@ -114,7 +114,7 @@ def held_out(
     costs = [float(regrets(np.full(len(train), share), train).mean()) for share in _GRID]
     count = len(test)
     shares = {
-        OURS: hedged_shares(fixed, rate, model.doubt(test.rows)),
+        OURS: hedged_shares(fixed, rate, model.doubt(test.rows, test.totals)),
         PLAIN: best_shares(fixed, rate),
         "trees on the share": np.clip(trees.predict(test.rows), 0, 1),
         "best constant": np.full(count, constant),

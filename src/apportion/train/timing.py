@@ -12,7 +12,7 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from apportion import __version__
 from apportion.model.forest import Forest
-from apportion.model.timing import DeviceModel, TimingModel, first_seconds, times_by_speeds
+from apportion.model.timing import DeviceModel, TimingModel, first_seconds, times_by_speeds, with_first
 from apportion.model.trees import RowModel, RowSettings
 from apportion.program.launch import LAUNCH
 from apportion.train.campaign import CampaignTable
@@ -21,6 +21,8 @@ Numbers = NDArray[np.float64]
 WHOLE = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=4)
 FIXED = RowSettings("extra-trees", trees=40, max_features=0.4, leaf=6)
 _THREADS = 5
+_LEAST = 0.02
+"The part of the launches that are taken to have next to nothing to do."
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,7 @@ def fit_timing(
         spreads: each device's standard deviation of log seconds on kernels that were held out.
         contrast_spread: that of the log of the factor between them.
     """
-    check = table.rows[:: max(1, len(table) // 64)]
-
-    def grown(chosen: RowSettings, truth: Numbers) -> Forest:
-        return RowModel.fit(chosen, table.rows, truth, seed=settings.seed).forest(check)
-
+    least = np.quantile(table.seconds, _LEAST, axis=0)
     by_speeds = all(speeds)
     if by_speeds:
         sums = [np.zeros(0), np.zeros(0)]
@@ -69,7 +67,16 @@ def fit_timing(
     else:
         sums = [sum_of(table, number) for number in range(2)]
         first = [first_seconds(each, table.totals) for each in sums]
-    left = np.log(table.seconds) - np.log(np.stack(first, axis=1))
+    seconds = np.stack(first, axis=1) + least
+    left = np.log(table.seconds) - np.log(seconds)
+    seen = with_first(table.rows, seconds)
+    _, place, count = np.unique(np.array(table.digests), return_inverse=True, return_counts=True)
+    alike = 1 / count[place]  # each kernel counts alike, at however many ranges it was measured
+
+    def grown(chosen: RowSettings, truth: Numbers) -> Forest:
+        learned = RowModel.fit(chosen, seen, truth, seed=settings.seed, weights=alike)
+        return learned.forest(seen[:: max(1, len(table) // 64)])
+
     with ThreadPoolExecutor(_THREADS) as pool:  # growing trees holds no lock of the interpreter's
         whole = [pool.submit(grown, settings.whole, left[:, number]) for number in range(2)]
         part = table.fixed / table.seconds
@@ -78,7 +85,7 @@ def fit_timing(
         devices = tuple(
             DeviceModel(
                 device, device_names[number], sums[number], whole[number].result(), fixed[number].result(),
-                spreads[number], speeds[number], by_speeds,
+                spreads[number], speeds[number], by_speeds, float(least[number]),
             )
             for number, device in enumerate(table.devices)
         )  # fmt: skip
@@ -86,7 +93,7 @@ def fit_timing(
         "data": table.digest, "rows": len(table), "kernels": len(set(table.digests)),
         "settings": asdict(settings), "version": __version__, **(about or {}),
     }  # fmt: skip
-    return TimingModel(name, LAUNCH, devices, made_by, contrast.result(), contrast_spread)
+    return TimingModel(name, LAUNCH, devices, made_by, contrast.result(), contrast_spread, sees_first=True)
 
 
 def sum_of(table: CampaignTable, device: int) -> Numbers:
