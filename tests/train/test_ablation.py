@@ -232,7 +232,8 @@ def test_the_page_shows_what_was_measured_beside_what_was_published(
     assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in text
     assert f"({FIGURE})" in text
     assert "Not run yet" not in text
-    assert "Skips (not: by source (inputs leak)); Mean Pooling + MLP (not:" in text
+    assert "Skips (not whole: classification by source (inputs leak)" in text
+    assert "; Mean Pooling + MLP (not whole: " in text
     assert "### device-mapping, AMD" in text
     paid = text.split("### regression, NVIDIA")[1].split("###")[0]
     assert re.search(r"\| Skips \| as published \| [\d.]+ / [\d.]+ / 0\.\d+ \(\S+ to \S+\) / [\d.]+ \|", paid)

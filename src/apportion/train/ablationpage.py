@@ -162,9 +162,10 @@ def _missing(ablation: Ablation, data: AblationData, units: Sequence[Mapping[str
     left: dict[str, list[str]] = {}
     for unit in units_of(ablation, data):
         if unit.row in run and unit not in done:
-            left.setdefault(unit.row, []).append(COLUMNS[unit.protocol])
+            left.setdefault(unit.row, []).append(f"{unit.form} {COLUMNS[unit.protocol]}")
     if left:
-        rows = "; ".join(f"{name} (not: {', '.join(dict.fromkeys(folds))})" for name, folds in left.items())
+        said = {name: ", ".join(dict.fromkeys(folds)) for name, folds in left.items()}
+        rows = "; ".join(f"{name} (not whole: {folds})" for name, folds in said.items())
         lines += ["", f"**Run under some of their folds only**, or with one of two budgets: {rows}."]
     return lines
 
