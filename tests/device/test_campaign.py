@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -101,6 +101,20 @@ def test_a_device_that_is_measured_later_is_compared_with_the_first(
     (out / JOURNAL).write_text("".join(line + "\n" for line in lines if json.loads(line)["device"] == "cpu"))
     (again,) = _measure(out, sources[0])
     assert (again.device, again.agrees) == ("cpu2", True)
+
+
+def test_what_failed_is_measured_again_where_that_is_asked_for(sources: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    _measure(out, sources[0])
+    lines = [json.loads(line) for line in (out / JOURNAL).read_text().splitlines()]
+    lines[1] |= {"seconds": None, "failure": "LaunchFailed: by a driver that was repaired since"}
+    (out / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert _measure(out, sources[0]) == []
+    (again,) = _measure(out, sources[0], campaign=replace(CAMPAIGN, retry=True))
+    assert (again.key, again.failure) == (lines[1]["key"], "")
+    table = pl.read_parquet(out / TABLE)
+    assert table["key"].to_list() == [line["key"] for line in lines]
+    assert set(table["failure"]) == {""}
 
 
 def test_a_kernel_that_hangs_costs_its_own_points(sources: list[Path], tmp_path: Path) -> None:

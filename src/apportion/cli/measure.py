@@ -28,6 +28,7 @@ def measure(
     seconds: float = 2.0,
     deadline: float = 20.0,
     budget: float | None = None,
+    retry: Annotated[bool, _FLAG] = False,
     pocl_instances: int | None = None,
     threads: int | None = None,
     json: Annotated[bool, _FLAG] = False,
@@ -48,6 +49,7 @@ def measure(
         seconds: how long one point may be repeated until its interval is narrow.
         deadline: of one visit of a kernel at one range, compiling included.
         budget: seconds after which no new point is begun; all points when not given.
+        retry: measure again what failed in an earlier run, after a driver was repaired for instance.
         pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
         threads: of each CPU device.
         json: print each point as a line of JSON.
@@ -62,6 +64,7 @@ def measure(
         repeats=Repeats(least=3, most=20, seconds=seconds),
         most_seconds=deadline / 4,
         visit_seconds=deadline,
+        retry=retry,
     )
     workloads = list(workloads_of(files, campaign))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))

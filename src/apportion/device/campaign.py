@@ -65,6 +65,8 @@ class Campaign:
     "The deadline of one visit, compiling included."
     binaries: str = ""
     "A folder where compiled programs are kept for later runs, beside what drivers keep themselves."
+    retry: bool = False
+    "Whether points that failed in an earlier run are measured again."
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1 or not self.local_sizes or min(self.local_sizes) < 1:
@@ -141,6 +143,8 @@ def run_campaign(
     except OSError as error:
         raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
     done = {point["key"]: not point.get("failure") for point in read_journal(folder)}
+    if campaign.retry:
+        done = {key: measured for key, measured in done.items() if measured}
     with (
         VisitingWorker(drivers, limits) as worker,
         (folder / JOURNAL).open("a") as journal,
@@ -199,9 +203,9 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_table(folder: Path) -> Path:
-    """The journal as a Parquet file."""
+    """The journal as a Parquet file; of a point that was measured again, what came of it last."""
     path = folder / TABLE
-    points = read_journal(folder)
+    points = list({point["key"]: point for point in read_journal(folder)}.values())
     if points:
         part = path.with_suffix(".part")
         pl.DataFrame(points, infer_schema_length=None).write_parquet(part, compression="zstd")
