@@ -29,7 +29,7 @@ from apportion.suite import PROBLEMS
 from apportion.suite.efficiency import Row, row_from
 from apportion.suite.efficiencypage import mean_with_interval
 
-NOW, BEFORE = feedback._PROMISED, 0.8
+NOW, BEFORE = feedback.PROMISED, 0.8
 SIZES = {"large": "instances that keep a fast device busy for some milliseconds", "usual": "smaller ones"}
 
 
@@ -129,16 +129,19 @@ def page(
         f"where that promises {NOW:g} of the best device's time, a rule that was set on an earlier run over "
         f"the same kernels; beside it the rule as it was before, {BEFORE:g}.",
         "",
-        "| instances | kernels | efficiency of the first launch, replayed | worst | with the rule before |",
-        "|---|---:|---:|---|---:|",
+        "| instances | kernels | efficiency of the first launch, replayed | worst | with the rule before "
+        "| share off the best cut, percent |",
+        "|---|---:|---:|---|---:|---:|",
     ]
     for size, replay in parts.items():
         mean, low, high = mean_with_interval([near for _, _, near in replay])
         worst_row, _, least = min(replay, key=lambda one: one[2])
         before = mean_with_interval([near for _, _, near in earlier[size]])
+        off = mean_with_interval([100 * abs(share - row.oracle_share) for row, share, _ in replay])
         lines.append(
             f"| {size} | {len(replay)} | {mean:.3f} ({low:.3f} to {high:.3f}) "
-            f"| {least:.2f}, `{worst_row.kernel}` | {before[0]:.3f} ({before[1]:.3f} to {before[2]:.3f}) |"
+            f"| {least:.2f}, `{worst_row.kernel}` | {before[0]:.3f} ({before[1]:.3f} to {before[2]:.3f}) "
+            f"| {off[0]:.1f} ({off[1]:.1f} to {off[2]:.1f}) |"
         )
     lines += ["", "| kernel | best cut (cpu) | chosen, large | efficiency |", "|---|---:|---:|---:|"]
     lines += [
@@ -159,9 +162,9 @@ def main() -> None:
             measured[size] = rows
             said = forecasts(rows, size, infos, worker)
             parts[size] = replayed(rows, said, infos)
-            feedback._PROMISED = BEFORE
+            feedback.PROMISED = BEFORE
             earlier[size] = replayed(rows, said, infos)
-            feedback._PROMISED = NOW
+            feedback.PROMISED = NOW
     machine = json.loads((folder / "large" / "machine.json").read_text())
     print(page(earlier, parts, measured, machine), end="")
 

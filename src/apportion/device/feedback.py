@@ -28,7 +28,7 @@ _WORTH = 0.97
 "What a new cut must promise, over the best that was seen, to be tried."
 _UNSEEN = 0.88
 "What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
-_PROMISED = 0.6
+PROMISED = 0.6
 """The same where nothing was seen yet: too much for the slower device costs more than sharing can gain, and a
 forecast from speeds may be wrong by a factor. Over the suite on 16 processors with an H200 it comes nearer to
 the best cuts than 0.8 (`tools/replay.py`)."""
@@ -238,7 +238,7 @@ def foretold(forecast: Forecast, devices: Sequence[DeviceInfo]) -> Choice:
         return Choice(*_bet(forecast, tuple(names), forecast.doubt), said)
     split, seconds = _everything(single, names), alone[single]
     shared = best_shared({name: forecast.models[name] for name in names}, forecast.sharing_seconds, 1 << 30)
-    if shared is not None and shared[1] < _PROMISED * seconds:
+    if shared is not None and shared[1] < PROMISED * seconds:
         split, seconds = shared
     return Choice(split, seconds, said)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from apportion.device.policies import best_shares
 from apportion.task.metrics import Interval
 from apportion.train.campaign import CampaignTable, regrets
-from apportion.train.campaigntest import METHODS, OURS, Tested, ratio_error, regret, share_error
+from apportion.train.campaigntest import CONSTANTS, METHODS, OURS, Tested, ratio_error, regret, share_error
 
 Numbers = NDArray[np.float64]
 _BESIDE = (OURS, "trees on the share", "best constant")
@@ -218,7 +218,7 @@ def _by_suite(tests: list[Tested]) -> str:
 
 def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
     (test,) = own
-    constants = {method: share_error(own, method) for method in METHODS[4:8]}
+    constants = {method: share_error(own, method) for method in CONSTANTS}
     best = min(constants, key=lambda method: constants[method].value)
     ours, time = share_error(own, OURS), regret(own, OURS)
     met = ours.value <= constants[best].value / 2

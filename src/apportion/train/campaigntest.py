@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.device.policies import best_shares, hedged_shares
+from apportion.device.feedback import PROMISED
+from apportion.device.policies import best_shares, hedged_shares, seconds_at
 from apportion.model.timing import times_by_speeds
 from apportion.model.trees import RowModel, RowSettings
 from apportion.task.metrics import Interval
@@ -23,20 +24,14 @@ _BOOTSTRAPS = 300
 OURS = "timing model"
 PLAIN = "timing model, best cut as foretold"
 SPEEDS = "calibrated speeds"
-METHODS = (
-    OURS,
-    PLAIN,
-    SPEEDS,
-    "trees on the share",
-    "best constant",
-    "even",
-    "first device alone",
-    "second device alone",
-    "Eq. 5.8",
-)
+CAUTIOUS = "calibrated speeds, shared where that promises much"
+CONSTANTS = ("best constant", "even", "first device alone", "second device alone")
+METHODS = (OURS, PLAIN, SPEEDS, CAUTIOUS, "trees on the share", *CONSTANTS, "Eq. 5.8")
 """What is compared. The timing model's cut is the one that costs least in the mean over what may be true;
 beside it the cut that would be best if times were exactly as foretold. `calibrated speeds`: what launches
-consist of over what each device was measured to do per second, learned from nothing. `best constant`: the
+consist of over what each device was measured to do per second, learned from nothing; beside it what
+`apportion run` makes of them where it has no model: a launch is shared only where that promises much.
+`best constant`: the
 share with the smallest error, or for regret the smallest regret, on the rows learned from. `Eq. 5.8`: the
 ratio of the true times, which only a measurement knows."""
 
@@ -128,7 +123,15 @@ def held_out(
             times_by_speeds(test.rows, test.totals, each, copies=device != "cpu")
             for each, device in zip(speeds, test.devices, strict=True)
         ]
-        shares[SPEEDS] = best_shares(*(np.stack(part, axis=1) for part in zip(*plain, strict=True)))
+        fixed_part, rate_part = (np.stack(part, axis=1) for part in zip(*plain, strict=True))
+        shares[SPEEDS] = best_shares(fixed_part, rate_part)
+        alone = fixed_part + rate_part
+        together = seconds_at(shares[SPEEDS], fixed_part, rate_part)
+        shares[CAUTIOUS] = np.where(
+            together < PROMISED * alone.min(axis=1),
+            shares[SPEEDS],
+            (alone[:, 0] <= alone[:, 1]).astype(np.float64),
+        )
     whole = fixed + rate
     ratios = {
         OURS: whole[:, 1] / whole.sum(axis=1),

@@ -18,8 +18,8 @@ from apportion.program.launch import LAUNCH
 from apportion.train.campaign import CampaignTable
 
 Numbers = NDArray[np.float64]
-WHOLE = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=4)
-FIXED = RowSettings("extra-trees", trees=40, max_features=0.4, leaf=6)
+WHOLE = RowSettings("extra-trees", trees=40, max_features=0.4, leaf=6)
+FIXED = RowSettings("extra-trees", trees=20, max_features=0.4, leaf=10)
 _THREADS = 5
 _LEAST = 0.02
 "The part of the launches that are taken to have next to nothing to do."
