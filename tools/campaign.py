@@ -181,12 +181,7 @@ def _carried(folder: Path) -> dict[str, str]:
 
 
 def prepare_all(
-    folder: Path,
-    results: Path,
-    processes: int,
-    seconds: float,
-    devices: tuple[str, ...] = (),
-    keep_binaries: bool = True,
+    folder: Path, results: Path, processes: int, seconds: float, devices: tuple[str, ...] = ()
 ) -> None:
     """Compile every kernel for every device, run it once and compare results; or for some devices, alone.
 
@@ -231,9 +226,7 @@ def prepare_all(
 
         prepare(
             (each for each in workloads() if _called(each) not in done),
-            dataclasses.replace(
-                CAMPAIGN, devices=devices, binaries=_binaries() if keep_binaries else "", visit_seconds=10.0
-            ),
+            dataclasses.replace(CAMPAIGN, devices=devices, binaries=_binaries(), visit_seconds=10.0),
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip
@@ -277,12 +270,9 @@ def measure(folder: Path, results: Path, seconds: float) -> None:
     """Measure for so many seconds."""
     until = time.monotonic() + seconds
     ir = _carried(folder)
-    tried = _prepared(results)
     # What was tried on one device alone is compiled for the others as it comes; visits compare results too.
-    tried += [
-        line for line in _lines(results / "compiled.jsonl") if line[0] not in {line[0] for line in tried}
-    ]
-    good = {line[0] for line in tried if not line[4] and not line[5]}
+    tried = {line[0]: line for line in (*_lines(results / "compiled.jsonl"), *_prepared(results))}
+    good = {name for name, line in tried.items() if not line[4] and not line[5]}
     workloads = [each for each in (*_suite(), *_packed(folder)) if _called(each) in good]
     print(f"{len(workloads)} kernels of {len(tried)} that were tried", flush=True)
     with VisitingWorker(DriverOptions(), LIMITS) as worker:
@@ -433,9 +423,6 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=180.0)
     parser.add_argument("--devices", nargs="*", default=(), help="prepare: for these alone")
-    parser.add_argument(
-        "--no-binaries", action="store_true", help="prepare: what drivers keep themselves is enough"
-    )
     asked, words = parser.parse_known_args()
     if asked.step == "suite":
         suite(asked.kernels, words)
@@ -446,12 +433,7 @@ def main() -> None:
         "pack": lambda: pack(asked.kernels, asked.cgo17, asked.count),
         "features": lambda: features(asked.kernels, asked.processes),
         "prepare": lambda: prepare_all(
-            asked.kernels,
-            asked.results,
-            asked.processes,
-            asked.seconds,
-            tuple(asked.devices),
-            not asked.no_binaries,
+            asked.kernels, asked.results, asked.processes, asked.seconds, tuple(asked.devices)
         ),
         "measure": lambda: measure(asked.kernels, asked.results, asked.seconds),
         "systems": lambda: systems(asked.kernels, asked.results, asked.seconds),

@@ -83,7 +83,7 @@ def predict_times(
     chosen = timing_model(model)
     row, totals = launch.row(), launch.totals()
     found = {}
-    speeds = {device.kind: asdict(device.calibration) for device in devices if device.calibration}
+    speeds = _speeds(devices)
     for device in devices:
         said = chosen.predict(device.kind, row, totals, speeds)
         kept = correction_of(device, chosen.name)
@@ -112,8 +112,14 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
     chosen = timing_model(model)
     kinds = tuple(device.kind for device in devices)
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
-    doubt = float(chosen.doubt(launch.row()[None, :], launch.totals()[None, :])[0]) if pair else None
+    rows, totals = launch.row()[None, :], launch.totals()[None, :]
+    doubt = float(chosen.doubt(rows, totals, _speeds(devices))[0]) if pair else None
     return Forecast(models, spread, f"the timing model {chosen.name}", sharing, doubt)
+
+
+def _speeds(devices: Sequence[DeviceInfo]) -> dict[str, dict[str, float]]:
+    """Kind of device → what it was calibrated to do per second, where it was."""
+    return {device.kind: asdict(device.calibration) for device in devices if device.calibration}
 
 
 def correction_of(device: DeviceInfo, model: str) -> Correction | None:

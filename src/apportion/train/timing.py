@@ -70,11 +70,10 @@ def fit_timing(
     seconds = np.stack(first, axis=1) + least
     left = np.log(table.seconds) - np.log(seconds)
     seen = with_first(table.rows, seconds)
-    _, place, count = np.unique(np.array(table.digests), return_inverse=True, return_counts=True)
-    alike = 1 / count[place]  # each kernel counts alike, at however many ranges it was measured
+    weights = _kernels_alike(table)
 
     def grown(chosen: RowSettings, truth: Numbers) -> Forest:
-        learned = RowModel.fit(chosen, seen, truth, seed=settings.seed, weights=alike)
+        learned = RowModel.fit(chosen, seen, truth, seed=settings.seed, weights=weights)
         return learned.forest(seen[:: max(1, len(table) // 64)])
 
     with ThreadPoolExecutor(_THREADS) as pool:  # growing trees holds no lock of the interpreter's
@@ -100,10 +99,15 @@ def sum_of(table: CampaignTable, device: int) -> Numbers:
     """(T,): seconds for one of each total, none below 0, with the smallest relative errors; each kernel
     counts alike."""
     seconds = table.seconds[:, device]
-    _, place, count = np.unique(np.array(table.digests), return_inverse=True, return_counts=True)
-    weight = 1 / np.sqrt(count[place])
+    weight = np.sqrt(_kernels_alike(table))
     scale = np.maximum(np.median(table.totals / seconds[:, None], axis=0), 1e-30)
     scale = np.where(scale > 1e-29, scale, np.maximum((table.totals / seconds[:, None]).mean(axis=0), 1e-30))
     relative = table.totals / seconds[:, None] / scale * weight[:, None]
     found, _ = nnls(relative, weight, maxiter=2000)
     return np.asarray(found / scale)
+
+
+def _kernels_alike(table: CampaignTable) -> Numbers:
+    """(N,): what each launch counts, so that kernels do alike, at however many ranges they were measured."""
+    _, place, count = np.unique(np.array(table.digests), return_inverse=True, return_counts=True)
+    return np.asarray(1 / count[place])
