@@ -15,6 +15,7 @@ from apportion.device.policies import best_shares
 from apportion.task.metrics import Interval
 from apportion.train.campaign import CampaignTable, regrets
 from apportion.train.campaigntest import CONSTANTS, METHODS, OURS, Tested, ratio_error, regret, share_error
+from apportion.train.timing import DEFAULT
 
 Numbers = NDArray[np.float64]
 _BESIDE = (OURS, "trees on the share", "best constant")
@@ -60,7 +61,8 @@ def page(
         f"{len(table)} launches of {kernels} distinct kernels, each measured on both devices with transfers, "
         "in whole and in part of the range, so that a device's time is known as fixed + rate × share. From "
         "these come the papers' label (Eq. 5.8, the ratio of times alone) and the cut that ends soonest.\n",
-        f"- Machine: {about.machine}; {about.date}\n- Made by `{about.command}`; data {table.digest[:16]}\n"
+        f"- Machine: {about.machine}; {about.date}\n- Made by `{about.command}`; data {table.digest[:16]}, "
+        f"seed {DEFAULT.seed}\n"
         f"- {about.points} points (a device at a range) in all\n"
         f"- Wanted: {_TARGETS['kernels']:,} distinct kernels "
         f"({_met(kernels >= _TARGETS['kernels'])}) and {_TARGETS['launches']:,} launches "
