@@ -28,7 +28,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -38,7 +38,7 @@ import polars as pl
 
 from apportion.cli import main as apportion
 from apportion.data.published import cgo17
-from apportion.device.base import Limits
+from apportion.device.base import Limits, info_from
 from apportion.device.campaign import Campaign, read_journal, run_campaign, write_table
 from apportion.device.deducing import cases_of
 from apportion.device.measure import Repeats
@@ -68,7 +68,7 @@ LARGE = 0.15
 "The part of the kernels whose largest size comes early: such launches take a tenth of a second each."
 SYSTEM_ITEMS = 1 << 18
 CAMPAIGN = Campaign(
-    repeats=Repeats(least=3, most=5, seconds=0.015),
+    repeats=Repeats(least=4, most=7, seconds=0.03),
     shares=(1.0, 0.3),
     most_seconds=0.2,
     visit_seconds=8.0,
@@ -266,8 +266,9 @@ def _prepared(results: Path) -> list[list[str]]:
     return found
 
 
-def measure(folder: Path, results: Path, seconds: float) -> None:
-    """Measure for so many seconds."""
+def measure(folder: Path, results: Path, seconds: float, passes: int, sample: int) -> None:
+    """Measure for so many seconds; with several passes a sample of what was measured before, until it was so
+    often."""
     until = time.monotonic() + seconds
     ir = _carried(folder)
     # What was tried on one device alone is compiled for the others as it comes; visits compare results too.
@@ -278,9 +279,9 @@ def measure(folder: Path, results: Path, seconds: float) -> None:
     with VisitingWorker(DriverOptions(), LIMITS) as worker:
         infos = [dataclasses.asdict(info) for info in calibrated(worker)]
     (results / "devices.json").write_text(json.dumps(infos, indent=1))
-    campaign = dataclasses.replace(CAMPAIGN, binaries=_binaries())
+    campaign = dataclasses.replace(CAMPAIGN, binaries=_binaries(), passes=passes)
     found = run_campaign(
-        ordered(workloads),
+        ordered(workloads) if passes == 1 else _again(workloads, results, sample),
         results,
         campaign,
         limits=LIMITS,
@@ -294,6 +295,31 @@ def measure(folder: Path, results: Path, seconds: float) -> None:
         if points % 1000 == 0:
             print(f"{points} points, {failures} failures, {until - time.monotonic():.0f} s left", flush=True)
     print(f"{points} points, {failures} failures")
+
+
+def _again(workloads: Iterable[Workload], results: Path, sample: int) -> list[Workload]:
+    """A sample of what was measured before, the same on every machine, and all of the suite's.
+
+    What there is of a kernel comes at once, since loading it takes longer than a launch."""
+    known = {_case(point): point["suite"] for point in read_journal(results) if not point["failure"]}
+    others = [case for case, suite in known.items() if suite != SUITE]
+    random.Random(SEED).shuffle(others)
+    chosen = set(others[:sample])
+
+    def is_chosen(workload: Workload, case: Case) -> bool:
+        sizes = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
+        return workload.suite == SUITE or (
+            (workload.digest, workload.kernel, *sizes, " ".join(case.arguments)) in chosen
+        )
+
+    cases = ((each, tuple(case for case in each.cases if is_chosen(each, case))) for each in workloads)
+    kept = [dataclasses.replace(each, cases=some) for each, some in cases if some]
+    random.Random(SEED).shuffle(kept)
+    return kept
+
+
+def _case(point: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(point[name] for name in ("digest", "kernel", "global_size", "local_size", "arguments"))
 
 
 def ordered(workloads: Iterable[Workload]) -> list[Workload]:
@@ -381,11 +407,11 @@ def fit(folder: Path, results: Path) -> None:
     first, second, *_ = devices
     table, _ = read_table(points, from_described(described), (first, second))
     others = table.part(np.array(table.suites) != SUITE)
-    known = [devices[name] for name in others.devices]
+    known = [info_from(devices[name]) for name in others.devices]
     model = fit_timing(
         others, "xeon-h200", spreads=(0.5, 0.5), contrast_spread=0.4,
-        device_names=(known[0]["name"], known[1]["name"]),
-        speeds=(known[0]["calibration"] or {}, known[1]["calibration"] or {}),
+        device_names=(known[0].name, known[1].name),
+        speeds=tuple(info.calibration.speeds() if info.calibration else {} for info in known),  # type: ignore[arg-type]
         about={"experiment": "tools/campaign.py fit: without the suite"},
     )  # fmt: skip
     model.save(WEIGHTS)
@@ -422,6 +448,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1050)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument(
+        "--passes", type=int, default=1, help="measure: so often, only what was measured before"
+    )
     parser.add_argument("--devices", nargs="*", default=(), help="prepare: for these alone")
     asked, words = parser.parse_known_args()
     if asked.step == "suite":
@@ -435,7 +464,7 @@ def main() -> None:
         "prepare": lambda: prepare_all(
             asked.kernels, asked.results, asked.processes, asked.seconds, tuple(asked.devices)
         ),
-        "measure": lambda: measure(asked.kernels, asked.results, asked.seconds),
+        "measure": lambda: measure(asked.kernels, asked.results, asked.seconds, asked.passes, asked.sample),
         "systems": lambda: systems(asked.kernels, asked.results, asked.seconds),
         "table": lambda: tables(asked.results),
         "fit": lambda: fit(asked.kernels, asked.results),

@@ -4,7 +4,8 @@
 #     tools/campaign.sh compile KERNELS RESULTS SECONDS    compile everything for the CPU; others may use the GPU
 #     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile the rest and try everything; nobody else on the GPU
 #     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it (OTHERS) for other numbers of processors;
-#                                                          quiet; what was only compiled is measured too
+#                                                          quiet; what was only compiled is measured too; PASSES=8: a
+#                                                          sample of what was measured before, until it was so often
 #     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet; FIT=0: without
 #                                                          what the campaign taught
 #
@@ -43,7 +44,7 @@ measure)
     [ -e "$KERNELS/journal.jsonl" ] && [ ! -e "$RESULTS/journal.jsonl" ] && cp "$KERNELS/journal.jsonl" "$RESULTS"/
     others=${OTHERS:-$((SECONDS_LEFT > 120 ? 40 : SECONDS_LEFT / 5))}
     timeout $((SECONDS_LEFT - others + 3)) python3 tools/campaign.py measure "$KERNELS" "$RESULTS" \
-        --seconds $((SECONDS_LEFT - others - 4))
+        --seconds $((SECONDS_LEFT - others - 4)) --passes "${PASSES:-1}"
     echo "$RESULTS" > "$STATE/where"
     [ "$others" -lt 8 ] || timeout $others python3 tools/campaign.py systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
     tool table "$KERNELS" "$RESULTS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -115,6 +116,23 @@ def test_what_failed_is_measured_again_where_that_is_asked_for(sources: list[Pat
     table = pl.read_parquet(out / TABLE)
     assert table["key"].to_list() == [line["key"] for line in lines]
     assert set(table["failure"]) == {""}
+
+
+def test_passes_measure_everything_as_often_and_go_on_where_they_were(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    out, twice = tmp_path / "out", replace(CAMPAIGN, passes=2)
+    points = _measure(out, sources[0], sources[2], campaign=twice)
+    good = [point.key for point in points if not point.failure]
+    assert len(good) == 4
+    assert good[:2] == good[2:]  # one pass after the other
+    assert len(points) == 5  # what failed is not tried in every pass
+    assert _measure(out, sources[0], sources[2], campaign=twice) == []
+    assert len(_measure(out, sources[0], campaign=replace(CAMPAIGN, passes=3))) == 2
+    table = pl.read_parquet(out / TABLE)
+    assert sorted(Counter(table["key"]).values()) == [1, 3, 3]
+    with pytest.raises(InvalidSetting, match="at least one pass"):
+        Campaign(passes=0)
 
 
 def test_a_kernel_that_hangs_costs_its_own_points(sources: list[Path], tmp_path: Path) -> None:

@@ -39,6 +39,46 @@ def test_a_loop_that_data_ends_is_guessed_and_says_so() -> None:
     assert work.guessed > 0.5
 
 
+@pytest.mark.parametrize(
+    ("condition", "part"),
+    [
+        ("i == 0", 1 / 1024),
+        ("get_local_id(0) == 0", 1 / 64),
+        ("(i & 3) == 0", 1 / 4),
+        ("i % 10 == 3", 1 / 10),
+        ("i < n / 4", 1 / 4),
+        ("i >= n / 4", 3 / 4),
+        ("i != 5", 1),
+    ],
+)
+def test_what_an_id_decides_is_done_by_as_many_work_items(condition: str, part: float) -> None:
+    work = _work(
+        "kernel void f(global float *a, int n) { int i = get_global_id(0); float s = a[i];"
+        f" if ({condition}) for (int k = 0; k < n; k++) s = sin(s); a[i] = s; }}",
+        {1: 1024},
+    )
+    assert work.counts["angles"] == pytest.approx(1024 * part, rel=0.2)
+
+
+def test_ids_that_are_compared_several_at_once_do_not_decide_for_one_work_item() -> None:
+    """clang gathers comparisons in a vector, and compares that as a number."""
+    work = _work(
+        "kernel void f(global const float *a, global float *out, int w, int h) {"
+        " int i = get_global_id(0), j = get_global_id(1);"
+        " if (i < 4 || j < 4 || i >= w - 4 || j >= h - 4) { out[j * w + i] = 0; return; }"
+        " float s = a[j * w + i]; for (int k = 0; k < 100; k++) s = sin(s); out[j * w + i] = s; }",
+        {2: 256, 3: 256},
+        NDRange((256, 256), (16, 16)),
+    )
+    assert work.counts["angles"] > 20
+
+
+def test_a_power_is_worth_several_exponentials() -> None:
+    source = "kernel void f(global float *a) {{ int i = get_global_id(0); a[i] = {0}; }}"
+    simple, power = (_work(source.format(said)) for said in ("exp(a[i])", "pow(a[i], a[i + 1])"))
+    assert power.counts["powers"] > 3 * simple.counts["powers"] > 0
+
+
 def test_halving_turns_as_often_as_the_logarithm() -> None:
     work = _work(
         "kernel void f(global float *a, local float *t) { int l = get_local_id(0); t[l] = a[get_global_id(0)];"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from apportion.device.policies import best_shares, seconds_at
@@ -12,7 +13,7 @@ from apportion.errors import UnreadableFile
 from apportion.model.timing import TimingModel
 from apportion.model.trees import RowSettings
 from apportion.program.launch import LAUNCH, TOTALS
-from apportion.train.campaign import CampaignTable, load_table, regrets, save_table
+from apportion.train.campaign import CampaignTable, load_table, read_table, regrets, save_table
 from apportion.train.campaignpage import About, figure_of, page
 from apportion.train.campaigntest import (
     OURS,
@@ -75,6 +76,27 @@ def test_a_table_survives_being_written_and_read(tmp_path: Path) -> None:
     assert again.totals == pytest.approx(table.totals, rel=1e-6)
     with pytest.raises(UnreadableFile, match="Cannot read the table of measurements"):
         load_table(tmp_path / "other.parquet")
+
+
+def test_what_was_measured_several_times_has_the_mean_of_its_times() -> None:
+    def point(device: str, fixed: float, rate: float, failure: str = "") -> dict[str, object]:
+        seconds = None if failure else fixed + rate
+        return {
+            "digest": "d", "kernel": "k", "global_size": "64", "local_size": "8", "arguments": "",
+            "device": device, "source": "s", "suite": "a", "fixed": fixed, "rate": rate, "seconds": seconds,
+            "failure": failure,
+        }  # fmt: skip
+
+    points = pl.DataFrame(
+        [
+            point("cpu", 0.25, 0.75), point("cpu", 2.0, 2.0), point("gpu", 1.0, 1.0),
+            point("gpu", 0.0, 0.0, "LaunchFailed: once"),
+        ]
+    )  # fmt: skip
+    table, left = read_table(points, lambda _: (np.zeros(2), np.zeros(2)), ("cpu", "gpu"))
+    assert table.seconds == pytest.approx(np.array([[2.0, 2.0]]))
+    assert table.fixed[0] == pytest.approx([2.0 * 0.375, 1.0])
+    assert left == {}
 
 
 def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:

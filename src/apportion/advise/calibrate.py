@@ -9,7 +9,7 @@ kernels settle.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,7 @@ def calibrate(
             if one.failure or not whole:
                 report(f"{workload.name} on {device.id}: {one.failure or 'nothing was measured'}")
                 continue
-            speeds = {device.kind: asdict(device.calibration)} if device.calibration else {}
+            speeds = {device.kind: device.calibration.speeds()} if device.calibration else {}
             raw = chosen.predict(device.kind, row, totals, speeds)
             said = by_speed(device, chosen.device(device.kind)).applied(raw)
             seconds[device.id].append((raw.seconds, float(np.median(whole))))

@@ -29,6 +29,7 @@ def measure(
     deadline: float = 20.0,
     budget: float | None = None,
     retry: Annotated[bool, _FLAG] = False,
+    passes: int = 1,
     pocl_instances: int | None = None,
     threads: int | None = None,
     json: Annotated[bool, _FLAG] = False,
@@ -50,6 +51,8 @@ def measure(
         deadline: of one visit of a kernel at one range, compiling included.
         budget: seconds after which no new point is begun; all points when not given.
         retry: measure again what failed in an earlier run, after a driver was repaired for instance.
+        passes: how often everything is measured, one pass after the other: on a machine that others use too,
+            minutes apart is what shows how much its times vary.
         pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
         threads: of each CPU device.
         json: print each point as a line of JSON.
@@ -65,6 +68,7 @@ def measure(
         most_seconds=deadline / 4,
         visit_seconds=deadline,
         retry=retry,
+        passes=passes,
     )
     workloads = list(workloads_of(files, campaign))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
@@ -75,7 +79,7 @@ def measure(
         until=None if budget is None else time.monotonic() + budget,
     )  # fmt: skip
     known = len(campaign.devices) or 2
-    for point in progress(found, label="Measuring", total=total * known, quiet=json):
+    for point in progress(found, label="Measuring", total=total * known * passes, quiet=json):
         points += 1
         failures += bool(point.failure)
         if json:

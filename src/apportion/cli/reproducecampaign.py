@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from apportion.advise.timing import WEIGHTS
 from apportion.cli.show import note
+from apportion.device.base import Calibration
 from apportion.errors import UnreadableFile
 from apportion.suite import PROBLEMS
 from apportion.train.campaign import (
@@ -119,7 +120,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
         "left_out": left_out,
         "failed": dict(failed),
         "device_names": [d["name"] for d in chosen],
-        "speeds": [d["calibration"] or {} for d in chosen],
+        "speeds": [Calibration(**d["calibration"]).speeds() if d["calibration"] else {} for d in chosen],
     }
 
 

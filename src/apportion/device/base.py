@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +31,14 @@ class Calibration:
     "Single-precision multiply-adds per second."
     launch_seconds: float
     "From handing over an empty kernel until it is known to be done."
+    worth: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Operation (`program.work.WORK`) → multiply-adds that one is worth on this device, where that was
+    measured; `groups` for starting a work-group."""
+
+    def speeds(self) -> dict[str, float]:
+        """Everything under a name of its own: what operations are worth as `worth angles`."""
+        rates = {each.name: float(getattr(self, each.name)) for each in fields(self) if each.name != "worth"}
+        return rates | {f"worth {name}": float(each) for name, each in self.worth.items()}
 
 
 @dataclass(frozen=True)

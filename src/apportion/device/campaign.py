@@ -67,10 +67,15 @@ class Campaign:
     "A folder where compiled programs are kept for later runs, beside what drivers keep themselves."
     retry: bool = False
     "Whether points that failed in an earlier run are measured again."
+    passes: int = 1
+    """How often every point is measured, in passes over everything: a machine that others use too is faster
+    at one time than at another, by more than a visit's own interval says."""
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1 or not self.local_sizes or min(self.local_sizes) < 1:
             raise InvalidSetting("A campaign needs sizes and work-group sizes above 0")
+        if self.passes < 1:
+            raise InvalidSetting(f"A campaign makes at least one pass, not {self.passes}")
         if self.most_seconds <= 0 or self.visit_seconds <= 0:
             raise InvalidSetting("most_seconds and visit_seconds must be more than 0")
 
@@ -142,20 +147,35 @@ def run_campaign(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
-    done = {point["key"]: not point.get("failure") for point in read_journal(folder)}
+    done: Counter[str] = Counter()
+    for said in read_journal(folder):
+        done[said["key"]] += not said.get("failure")
     if campaign.retry:
-        done = {key: measured for key, measured in done.items() if measured}
+        done = Counter({key: times for key, times in done.items() if times})
     with (
         VisitingWorker(drivers, limits) as worker,
         (folder / JOURNAL).open("a") as journal,
         _Flight(folder / LAUNCHES) as flight,
     ):
-        for points in _visits(workloads, campaign, worker, done, compiled or _ir, until, flight):
-            journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
-            journal.flush()  # the system has it then, whatever becomes of this process
-            flight.landed()
-            yield from points
+        kept: list[Workload | Point] = []  # what is asked for may come one by one, and be compiled meanwhile
+        for number in range(1, campaign.passes + 1):
+            asked = _keeping(workloads, kept) if number == 1 else kept
+            for points in _visits(asked, campaign, worker, done, compiled or _ir, until, flight, number):
+                journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
+                journal.flush()  # the system has it then, whatever becomes of this process
+                flight.landed()
+                for point in points:
+                    done[point.key] += not point.failure
+                yield from points
     write_table(folder)
+
+
+def _keeping(
+    workloads: Iterable[Workload | Point], kept: list[Workload | Point]
+) -> Iterator[Workload | Point]:
+    for workload in workloads:
+        kept.append(workload)
+        yield workload
 
 
 class _Flight:
@@ -203,9 +223,12 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_table(folder: Path) -> Path:
-    """The journal as a Parquet file; of a point that was measured again, what came of it last."""
+    """The journal as a Parquet file: a point as often as it was measured, or what came of it last."""
     path = folder / TABLE
-    points = list({point["key"]: point for point in read_journal(folder)}.values())
+    journal = read_journal(folder)
+    measured = {point["key"] for point in journal if not point.get("failure")}
+    failed = {point["key"]: point for point in journal if point["key"] not in measured}
+    points = [point for point in journal if not point.get("failure")] + list(failed.values())
     if points:
         part = path.with_suffix(".part")
         pl.DataFrame(points, infer_schema_length=None).write_parquet(part, compression="zstd")
@@ -257,11 +280,13 @@ def _visits(
     workloads: Iterable[Workload | Point],
     campaign: Campaign,
     worker: VisitingWorker,
-    done: Mapping[str, bool],
+    done: Mapping[str, int],
     compiled: Compiled,
     until: float | None,
     flight: _Flight,
+    number: int,
 ) -> Iterator[list[Point]]:
+    """What the pass of this number has to measure: what is not `done` (key → how often, 0 for failures)."""
     infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
     broken: Counter[tuple[str, str]] = Counter()
@@ -274,7 +299,7 @@ def _visits(
             if until is not None and time.monotonic() > until:
                 return
             starts = {info.id: _start(workload, case, info) for info in infos}
-            left = [info.id for info in infos if starts[info.id].key not in done]
+            left = [info.id for info in infos if _wanted(starts[info.id].key, done, number)]
             if not left:
                 continue
             # A kernel may come in several parts: what its first ones took counts for the later ones.
@@ -299,6 +324,10 @@ def _visits(
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
             insort(smaller, (case.span.work_items, longest))
             yield points
+
+
+def _wanted(key: str, done: Mapping[str, int], number: int) -> bool:
+    return key not in done or 0 < done[key] < number
 
 
 def _expected(taken: Sequence[tuple[int, float]], items: int) -> float:
@@ -346,7 +375,8 @@ def _visit(
     keys = {point.device: point.key for point in starts}
     try:
         visit = visit_of(workload, case, list(keys), campaign, compiled)
-        known = {device: tuple(flight.known.get(key, ())) for device, key in keys.items()}
+        # Taken off: a later pass begins anew.
+        known = {device: tuple(flight.known.pop(key, ())) for device, key in keys.items()}
         seen = worker.visit(
             replace(visit, known=known),
             campaign.visit_seconds,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +9,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from apportion.device import memory
-from apportion.device.base import Calibration, DeviceInfo
+from apportion.device.base import DeviceInfo
 from apportion.device.plan import Build
 from apportion.device.staging import WORTH_IT, Staging
 from apportion.errors import CompileError, LaunchFailed
@@ -116,55 +114,6 @@ class Queue:
         for key in [key for key in self.shared if key[0] == region]:
             del self.shared[key]
 
-    def calibrate(self) -> Calibration:
-        """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one."""
-        build = Build(_CALIBRATION, "stream")
-        count = 1 << 23
-        host = memory.data_of(memory.guarded(4 * count), 4 * count)
-        host[:] = 1  # pages that nobody wrote to are all one page
-        copied = OwnBuffer(self, 4 * count)
-        buffers = [copied.data, cl.Buffer(self.context, _READ_WRITE, 4 * count)]
-
-        def there() -> None:
-            copied.upload(self, host, (0, 4 * count))
-            self.queue.finish()
-
-        def back() -> None:
-            copied.download(self, host, (0, 4 * count))
-            self.queue.finish()
-
-        copies = [_fastest(there), _fastest(back)]
-        cl.enqueue_copy(self.queue, buffers[1], host, is_blocking=True)
-        stream = _fastest(lambda: self._wait(build, count, buffers[0], buffers[1]))
-        items = 1 << (20 if self.info.kind == "gpu" else 14)
-        multiply = _fastest(lambda: self._wait(Build(_CALIBRATION, "multiply"), items, buffers[0]))
-        empty = _fastest(lambda: self._wait(Build(_CALIBRATION, "empty"), 64, buffers[0]), 20)
-        return Calibration(
-            to_device=4 * count / copies[0],
-            from_device=4 * count / copies[1],
-            memory=8 * count / stream,
-            arithmetic=items * _MULTIPLY_ADDS / multiply,
-            launch_seconds=empty,
-        )
-
-    def exercise(self, seconds: float) -> None:
-        """Keep every processor of the device busy for about this long, once what it runs is compiled."""
-        build, items = Build(_CALIBRATION, "multiply"), _GROUP * self.info.compute_units
-        buffer = cl.Buffer(self.context, _READ_WRITE, 4 * _MOST_ITEMS)
-        self._wait(build, items, buffer)
-        while True:
-            started = time.perf_counter()
-            self._wait(build, items, buffer)
-            taken = time.perf_counter() - started
-            if taken >= seconds or items == _MOST_ITEMS:
-                return
-            items = min(_MOST_ITEMS, items * max(2, int(seconds / taken)))
-
-    def _wait(self, build: Build, items: int, *arguments: cl.Buffer) -> None:
-        kernel = self.kernel(build)
-        kernel.set_args(*arguments)
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (_GROUP,)).wait()
-
 
 class OwnBuffer:
     """Memory of a device for one array: a guard, the array, a guard."""
@@ -207,30 +156,3 @@ class OwnBuffer:
         )
         cl.enqueue_copy(queue.queue, after, self.whole, src_offset=self.front + self.nbytes, is_blocking=True)
         return memory.broken(before, after, self.nbytes)
-
-
-def _fastest(action: Callable[[], object], times: int = 4) -> float:
-    """Seconds of the fastest of a few calls, the first of which warms up."""
-    action()
-    best = float("inf")
-    for _ in range(times):
-        started = time.perf_counter()
-        action()
-        best = min(best, time.perf_counter() - started)
-    return best
-
-
-_GROUP = 64
-_MOST_ITEMS = 1 << 22
-_MULTIPLY_ADDS = 1024
-_CALIBRATION = f"""
-kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
-kernel void multiply(global float *a) {{
-    float x = get_global_id(0) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
-    for (int i = 0; i < {_MULTIPLY_ADDS // 4}; i++) {{
-        y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
-    }}
-    a[get_global_id(0)] = y + z + u + v;
-}}
-kernel void empty(global float *a) {{ if (get_global_id(0) == 0x7fffffff) a[0] = 1; }}
-"""

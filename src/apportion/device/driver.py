@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.device import memory
 from apportion.device.base import Calibration, DeviceInfo
+from apportion.device.calibrating import calibrate
 from apportion.device.devicequeue import POCL, Queue
 from apportion.device.givingway import GivingWay
 from apportion.device.plan import Build, Outcome, Plan
@@ -59,7 +60,7 @@ class Driver:
     def calibrate(self, device: str) -> Calibration:
         """What a device does per second."""
         self._giving_way.arrange()
-        return self._queue(device).calibrate()
+        return calibrate(self._queue(device))
 
     def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> Outcome:
         """Launch a kernel's parts on their devices at once, bring the results home and merge them.

@@ -32,7 +32,7 @@ WORTH = {
     "roots": 4.0, "powers": 16.0, "angles": 16.0, "double functions": 32.0, "branches": 1.0,
     "local atomics": 8.0, "global atomics": 32.0, "private accesses": 0.5, "barriers": 8.0,
 }  # fmt: skip
-"What a work-item does → multiply-adds that it is worth, about."
+"What a work-item does → multiply-adds that it is worth, about, on a device that was not asked."
 MOVED = {
     "bytes together": 1.0, "bytes apart": 4.0, "bytes anywhere": 4.0, "bytes the same": 0.1,
     "stored bytes together": 1.0, "stored bytes elsewhere": 4.0, "local bytes": 0.1,
@@ -130,16 +130,16 @@ def from_speeds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
     sharing = merged * len(devices) / _MERGED_PER_SECOND
     if len(calibrated) < len(devices):
         return Forecast(prior(devices), VAGUE, "the devices' descriptions", 0.0)
-    operations, moved = _work(enquiry)
-    models = {
-        device.id: _model(enquiry, device, calibrated[device.id], operations, moved) for device in devices
-    }
+    counts, moved = _work(enquiry)
+    models = {device.id: _model(enquiry, device, calibrated[device.id], counts, moved) for device in devices}
     return Forecast(models, ROUGH, "calibrated speeds and what the kernel is made of", sharing)
 
 
 def _model(
-    enquiry: Enquiry, device: DeviceInfo, speeds: Calibration, operations: float, moved: float
+    enquiry: Enquiry, device: DeviceInfo, speeds: Calibration, counts: Mapping[str, float], moved: float
 ) -> CostModel:
+    operations = sum(each * counts.get(name, 0.0) for name, each in worth_of(speeds.speeds()).items())
+    operations = max(operations, 1.0)
     kernel = max(operations / speeds.arithmetic, moved / speeds.memory)
     fixed = speeds.launch_seconds
     if not device.shares_memory:
@@ -153,16 +153,26 @@ def _model(
     return CostModel(fixed, max(kernel, 1e-9))
 
 
-def _work(enquiry: Enquiry) -> tuple[float, float]:
-    """Multiply-adds and bytes of memory of the whole range, about."""
+def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:
+    """Operation → multiply-adds that one is worth on a device, and `groups` for starting a work-group.
+
+    Args:
+        speeds: `Calibration.speeds`.
+    """
+    return {name: speeds.get(f"worth {name}", each) for name, each in {**WORTH, "groups": 0.0}.items()}
+
+
+def _work(enquiry: Enquiry) -> tuple[dict[str, float], float]:
+    """What the whole range consists of, operation by operation, and bytes of memory, about."""
     items, arrays = enquiry.work_items, sum(place.nbytes for place in enquiry.arrays)
     plan = enquiry.plan
+    groups = {"groups": float(math.prod(plan.span.groups))}
     try:
         module = read_module(ir_of(enquiry.source, enquiry.compile))
-        counts = work_of(module, enquiry.kernel, plan.span, plan.scalars).counts
+        each = work_of(module, enquiry.kernel, plan.span, plan.scalars).counts
     except ApportionError:  # the drivers' compilers may know better than ours
-        return float(items), float(arrays)
-    operations = sum(worth * counts.get(name, 0.0) for name, worth in WORTH.items())
-    moved = items * sum(worth * counts.get(name, 0.0) for name, worth in MOVED.items())
+        return {"float operations": float(items), **groups}, float(arrays)
+    counts = {name: items * each.get(name, 0.0) for name in WORTH}
+    moved = items * sum(worth * each.get(name, 0.0) for name, worth in MOVED.items())
     beyond = max(0.0, moved - arrays)
-    return max(1.0, items * operations), moved - (1 - CACHED) * beyond
+    return counts | groups, moved - (1 - CACHED) * beyond

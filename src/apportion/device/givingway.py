@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyopencl as cl
 
+from apportion.device.calibrating import exercise
 from apportion.device.devicequeue import Queue
 from apportion.errors import ApportionError
 
@@ -91,7 +92,7 @@ def computing_threads(queue: Queue) -> frozenset[int]:
     found: frozenset[int] = frozenset()
     with suppress(cl.Error, ApportionError):
         for _ in range(_EXERCISES if before else 0):
-            queue.exercise(_EXERCISE_SECONDS)
+            exercise(queue, _EXERCISE_SECONDS)
             after = _run_times()
             found = frozenset(
                 thread for thread, time in after.items() if time - before.get(thread, 0) > _AT_WORK_NS

@@ -19,7 +19,7 @@ from apportion.device.worker import Worker
 from apportion.errors import NoDevice, UnknownName
 from apportion.settings import cache_folder
 
-_MEASURED_AS = 2
+_MEASURED_AS = 3
 "Changes when calibrating changes, so that what was measured otherwise is not believed."
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from typing import Any
 
 from apportion.device.driver import Driver
@@ -32,7 +33,7 @@ def serve(connection: socket.socket) -> None:
             elif name == "run":
                 arguments = (*arguments, lambda: send(connection, BEGUN))
             elif name == "visit":
-                arguments = (*arguments, lambda seen: send(connection, (SEEN, seen)))
+                arguments = (*arguments, partial(_tell, connection))
             answer: Any = (True, getattr(driver, name)(*arguments))
         except ApportionError as error:
             answer = (False, (type(error).__name__, error.args, error.__dict__))
@@ -48,6 +49,14 @@ def serve(connection: socket.socket) -> None:
                 ),
             )
         send(connection, answer)
+
+
+def _tell(connection: socket.socket, seen: Any) -> None:
+    """Tell what was measured, and wait until it is written down: whoever writes would need a processor while
+    the next launch is measured."""
+    send(connection, (SEEN, seen))
+    if receive(connection) is None:
+        os._exit(1)  # nobody is there any more
 
 
 def _die_with(parent: int) -> None:

@@ -202,6 +202,7 @@ class Worker:
             answer = receive(connection)
             while report is not None and answer is not None and answer[0] == SEEN:
                 report(answer[1])
+                send(connection, SEEN)
                 self._wait(connection, seconds, doing, end)
                 answer = receive(connection)
             if answer == BEGUN:  # compiling is over; now the kernel has its own time

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.described import read_described, write_described
-from apportion.device.forecast import CACHED, MOVED, WORTH
+from apportion.device.forecast import CACHED, MOVED, worth_of
 from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
 from apportion.program.launch import LAUNCH, TOTALS
@@ -28,6 +28,8 @@ from apportion.program.launch import LAUNCH, TOTALS
 Numbers = NDArray[np.float64]
 _CONTRAST = 0.5
 "How much the forest on the factor counts beside the quotient of the devices' own times."
+_TOTAL = {"groups": "work-groups"}
+"What `program.launch.TOTALS` calls it, where that is not `all …`."
 _FOREST = ("feature", "threshold", "left", "right", "value", "root", "depth")
 
 
@@ -63,7 +65,7 @@ class DeviceModel:
     spread: float
     "Of log seconds, on kernels of suites that were held out."
     speeds: Mapping[str, float]
-    "`device.base.Calibration` of the device, where it was measured."
+    "`device.base.Calibration.speeds` of the device, where it was measured."
     by_speeds: bool = False
     "Whether the first time comes from speeds, not from the sum."
     least: float = 0.0
@@ -228,7 +230,7 @@ def times_by_speeds(
     """(N,) each: fixed and rate as `device.forecast.from_speeds` has them, learned from nothing.
 
     Args:
-        speeds: `device.base.Calibration`.
+        speeds: `device.base.Calibration.speeds`.
         copies: whether arrays are copied to the device and back.
     """
 
@@ -236,11 +238,13 @@ def times_by_speeds(
         return np.asarray(totals[:, TOTALS.index(name)])
 
     def sum_over(worth: Mapping[str, float]) -> Numbers:
-        return np.asarray(sum(each * total(f"all {name}") for name, each in worth.items()))
+        return np.asarray(sum(each * total(_TOTAL.get(name, f"all {name}")) for name, each in worth.items()))
 
     moved = sum_over(MOVED)
     moved = moved - (1 - CACHED) * np.maximum(0.0, moved - total("bytes of arrays"))
-    rate = np.maximum(sum_over(WORTH) / speeds["arithmetic"], moved / speeds["memory"])
+    rate = np.maximum(
+        sum_over(worth_of(speeds)).clip(min=1.0) / speeds["arithmetic"], moved / speeds["memory"]
+    )
     fixed = np.full(len(rows), speeds["launch_seconds"])
     if copies:
         up, down = total("bytes up") / speeds["to_device"], total("bytes down") / speeds["from_device"]

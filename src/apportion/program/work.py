@@ -34,6 +34,8 @@ decides."""
 
 GUESSED_TURNS = 16.0
 "Of a loop whose end is not known."
+_POW = 6.0
+"Exponentials that a power is worth: an exponential and a logarithm, both exact to more digits."
 _MOST_BLOCKS = 400
 _TOGETHER_BYTES = 16
 _FLOATS = {"fadd", "fsub", "fmul", "fneg", "fcmp"}
@@ -43,6 +45,22 @@ _INTEGERS = {
 }  # fmt: skip
 _DIVISIONS = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
 _SIZES = {"get_global_size": "global", "get_local_size": "local", "get_num_groups": "groups"}
+_LESS = {
+    "slt": True,
+    "ult": True,
+    "sle": True,
+    "ule": True,
+    "sgt": False,
+    "ugt": False,
+    "sge": False,
+    "uge": False,
+}
+"Comparison of integers → whether it asks if the first is the smaller."
+_FROM_IDS = {
+    "call", "add", "sub", "mul", "shl", "or", "xor", "and", "urem", "srem", "udiv", "sdiv", "lshr", "ashr",
+    "sext", "zext", "trunc", "freeze",
+}  # fmt: skip
+"What is worked out of an id and still one: not comparisons, nor what memory holds."
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 _CALLED = re.compile(r"^_Z\d+([a-z_0-9]+?)(?:[A-Z].*|[a-z]*)$")
 _BYTES = {"half": 2, "float": 4, "double": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
@@ -145,7 +163,8 @@ class _Count:
         elif family == "fused":
             counts["double operations" if double else "float operations"] += 2 * times
         elif family in ("root", "power", "trigonometric"):
-            counts[{"root": "roots", "power": "powers", "trigonometric": "angles"}[family]] += times
+            worth = _POW if family == "power" and "pow" in instruction.callee else 1.0
+            counts[{"root": "roots", "power": "powers", "trigonometric": "angles"}[family]] += worth * times
             counts["double functions"] += times * double
         elif family == "extremum":
             floats = "double operations" if double else "float operations"
@@ -401,22 +420,105 @@ class _Count:
     def _likely(self, block: str) -> float | None:
         """How often the first of two ways is gone, where a comparison of known values decides."""
         last = self.blocks[block][-1]
-        condition = self.by_result.get(last.operands[0]) if last.operands else None
-        if condition is None or condition.opcode != "icmp":
+        return self._chance(last.operands[0]) if last.operands else None
+
+    def _chance(self, value: str, depth: int = 0) -> float | None:
+        """How often a condition holds; of several at once, those that are not known half the time."""
+        condition = self.by_result.get(value)
+        if condition is None or depth > 10:
             return None
-        slopes = [self._slope(operand) for operand in condition.operands]
-        lanes = any(slopes) and None not in slopes
-        if condition.element in ("eq", "ne") and lanes:
-            one = 1 / math.prod(self.span.local_size)  # one work-item of a group does it
+        if condition.opcode in ("and", "or", "select", "xor") and condition.type == "i1":
+            return self._joined(condition, depth)
+        if condition.opcode != "icmp":
+            return None
+        among = max(self._told_apart(operand) for operand in condition.operands)
+        if condition.element in ("eq", "ne") and among > 1:
+            one = 1 / among
             return one if condition.element == "eq" else 1 - one
         a, b = (self._value(operand) for operand in condition.operands)
         if a is None or b is None:
             return None
+        if condition.element in _LESS and (below := self._below(condition.operands, a, b)) is not None:
+            return below if _LESS[condition.element] else 1 - below
         true = {
             "eq": a == b, "ne": a != b, "sgt": a > b, "ugt": a > b, "sge": a >= b, "uge": a >= b,
             "slt": a < b, "ult": a < b, "sle": a <= b, "ule": a <= b,
         }.get(condition.element)  # fmt: skip
         return None if true is None else 0.97 if true else 0.03
+
+    def _joined(self, condition: Instruction, depth: int) -> float | None:
+        """`and`, `or` and `not`, as clang writes them: a choice between a condition and a constant too."""
+        chances = [self._chance(operand, depth + 1) for operand in condition.operands]
+        if condition.opcode == "xor":
+            return None if chances[0] is None or condition.operands[1] != "true" else 1 - chances[0]
+        if condition.opcode == "select":
+            known = [operand in ("true", "false") for operand in condition.operands]
+            if known not in ([False, False, True], [False, True, False]):
+                return None
+            both = condition.operands[2] == "false"
+            if not both and condition.operands[1] != "true":
+                return None
+            chances = [chances[0], chances[1 if both else 2]]
+        else:
+            both = condition.opcode == "and"
+        if all(chance is None for chance in chances):
+            return None
+        first, second = (0.5 if chance is None else chance for chance in chances)
+        return first * second if both else 1 - (1 - first) * (1 - second)
+
+    def _below(self, operands: tuple[str, ...], a: float, b: float) -> float | None:
+        """How many of the work-items have a first value below the second, where one of them is an id: ids are
+        known by their mean, and go from 0 to twice that."""
+        told = [self._told_apart(operand) for operand in operands]
+        if told[0] > 1 and told[1] == 1 and a > 0:
+            # Of an id itself nothing is beyond the range; what is worked out of one may be a little.
+            edge = 0.0 if 2 * a == told[0] else 0.001
+            return float(np.clip(b / (2 * a), edge, 1 - edge))
+        if told[1] > 1 and told[0] == 1 and b > 0:
+            edge = 0.0 if 2 * b == told[1] else 0.001
+            return float(np.clip(1 - a / (2 * b), edge, 1 - edge))
+        return None
+
+    def _told_apart(self, value: str, depth: int = 0) -> int:
+        """How many work-items a value tells apart: all of a dimension where it comes from a global id, those
+        of a group where from a local one, 1 where it is the same for all or comes from data."""
+        instruction = self.by_result.get(value)
+        if instruction is None or depth > 20 or instruction.opcode not in _FROM_IDS:
+            return 1
+        if instruction.opcode == "call":
+            dimension = (
+                int(instruction.operands[0])
+                if instruction.operands[:1] and instruction.operands[0].isdigit()
+                else 9
+            )
+            if dimension >= self.span.dimensions:
+                return 1
+            for name, sizes in (
+                ("get_global_id", self.span.global_size),
+                ("get_local_id", self.span.local_size),
+                ("get_group_id", self.span.groups),
+            ):
+                if name in instruction.callee:
+                    return sizes[dimension]
+            return 1
+        among = max((self._told_apart(operand, depth + 1) for operand in instruction.operands), default=1)
+        last = self._value(instruction.operands[-1]) if len(instruction.operands) > 1 else None
+        if among > 1 and last is not None and last >= 0:
+            match instruction.opcode:  # what is left of an id tells fewer apart
+                case "and":
+                    return min(among, int(last) + 1)
+                case "urem" | "srem":
+                    return min(among, max(1, int(last)))
+                case "udiv" | "sdiv":
+                    return max(1, among // max(1, int(last)))
+                case "lshr" | "ashr" if not self._only_extends(instruction):
+                    return max(1, among >> min(int(last), 62))
+        return among
+
+    def _only_extends(self, shift: Instruction) -> bool:
+        """Whether what is shifted down was shifted up by as much: clang extends ids like that."""
+        inner = self.by_result.get(shift.operands[0])
+        return inner is not None and inner.opcode == "shl" and inner.operands[1] == shift.operands[1]
 
     def _ends(self, block: str) -> bool:
         return self.blocks[block][-1].opcode == "ret" and len(self.blocks[block]) <= 2

@@ -155,7 +155,7 @@ def read_table(
     points: pl.DataFrame, features: Features, devices: tuple[str, str]
 ) -> tuple[CampaignTable, dict[str, int]]:
     """The launches of a campaign that were measured on both devices, with equal results; and why others
-    were not taken: reason → points.
+    were not taken: reason → points. What was measured several times has the geometric mean of its times.
 
     Args:
         points: of `device.campaign`.
@@ -166,7 +166,7 @@ def read_table(
     def leave(reason: str) -> None:
         left_out[reason] = left_out.get(reason, 0) + 1
 
-    by_case: dict[Key, dict[str, dict[str, object]]] = {}
+    by_case: dict[Key, dict[str, list[dict[str, object]]]] = {}
     for point in points.iter_rows(named=True):
         key = (
             point["digest"],
@@ -175,14 +175,14 @@ def read_table(
             point["local_size"],
             point["arguments"],
         )
-        by_case.setdefault(key, {})[point["device"]] = point
+        by_case.setdefault(key, {}).setdefault(point["device"], []).append(point)
     rows, totals, fixed, rate, names, suites, digests, ranges = [], [], [], [], [], [], [], []
     for key, seen in by_case.items():
-        both = [seen.get(device) for device in devices]
-        if any(point is None or point["seconds"] is None or point["failure"] for point in both):
-            leave(_reason([point for point in both if point is not None]))
+        both = [seen.get(device, []) for device in devices]
+        if any(not _measured(points) for points in both):
+            leave(_reason([point for points in both for point in points[-1:]]))
             continue
-        found = [point for point in both if point is not None]
+        found = [_mean_of(_measured(points)) for points in both]
         try:
             row, total = features(key)
         except (ApportionError, KeyError) as error:
@@ -190,10 +190,10 @@ def read_table(
             continue
         rows.append(row)
         totals.append(total)
-        fixed.append([float(str(point["fixed"])) for point in found])
-        rate.append([float(str(point["rate"])) for point in found])
-        names.append(str(found[0]["source"]))
-        suites.append(str(found[0]["suite"]))
+        fixed.append([each[0] for each in found])
+        rate.append([each[1] for each in found])
+        names.append(str(both[0][-1]["source"]))
+        suites.append(str(both[0][-1]["suite"]))
         digests.append(f"{key[0]}:{key[1]}")
         ranges.append(f"{key[2]}/{key[3]}")
     if not rows:
@@ -203,6 +203,19 @@ def read_table(
         np.array(fixed), np.array(rate),
     )  # fmt: skip
     return table, left_out
+
+
+def _measured(points: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return [point for point in points if point["seconds"] is not None and not point["failure"]]
+
+
+def _mean_of(points: Sequence[Mapping[str, object]]) -> tuple[float, float]:
+    """(fixed, rate) of a device at a range that was measured several times: the geometric mean of its
+    seconds, of which the mean part is fixed."""
+    times = np.array([[float(str(point["fixed"])), float(str(point["rate"]))] for point in points])
+    whole = times.sum(axis=1)
+    seconds, part = float(np.exp(np.log(whole).mean())), float((times[:, 0] / whole).mean())
+    return part * seconds, max((1 - part) * seconds, 1e-9)
 
 
 def save_table(table: CampaignTable, path: Path) -> None:

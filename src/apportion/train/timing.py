@@ -52,7 +52,7 @@ def fit_timing(
     """The model of a campaign.
 
     Args:
-        speeds: each device's `device.base.Calibration`, from which times are then foretold at first.
+        speeds: each device's `device.base.Calibration.speeds`, from which times are then foretold at first.
         spreads: each device's standard deviation of log seconds on kernels that were held out.
         contrast_spread: that of the log of the factor between them.
     """

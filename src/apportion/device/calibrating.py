@@ -1,0 +1,203 @@
+"""Calibrating a device: what it does per second, and what its operations are worth in multiply-adds.
+
+A sine costs a GPU as much as a dozen multiply-adds and PoCL on a CPU as much as a hundred; an atomic
+addition differs even more. Tables of such numbers fit one device, so every device is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pyopencl as cl
+
+from apportion.device import memory
+from apportion.device.base import Calibration
+from apportion.device.devicequeue import OwnBuffer, Queue
+from apportion.device.plan import Build
+
+_GROUP = 64
+_MOST_ITEMS = 1 << 22
+_MULTIPLY_ADDS = 1024
+_MANY_GROUPS = 1 << 12
+_COUNTERS = 1024
+_MOST_TURNS = 1 << 12
+_BARRIERS = 256
+_LEAST_SECONDS = 3e-4
+"A kernel that takes less is asked to do more: starting it would be most of its time."
+_OPERATIONS = {
+    "divisions": 2, "roots": 2, "powers": 2, "angles": 2, "integer operations": 8, "global atomics": 1,
+    "double operations": 4, "double functions": 2,
+}  # fmt: skip
+"What a work-item does in a turn of the kernel `operations`, in its order → how many of them."
+
+
+def calibrate(queue: Queue) -> Calibration:
+    """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one, and one
+    for each kind of operation."""
+    count = 1 << 23
+    host = memory.data_of(memory.guarded(4 * count), 4 * count)
+    host[:] = 1  # pages that nobody wrote to are all one page
+    copied = OwnBuffer(queue, 4 * count)
+    buffers = [copied.data, cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * count)]
+
+    def there() -> None:
+        copied.upload(queue, host, (0, 4 * count))
+        queue.queue.finish()
+
+    def back() -> None:
+        copied.download(queue, host, (0, 4 * count))
+        queue.queue.finish()
+
+    copies = [_fastest(there), _fastest(back)]
+    cl.enqueue_copy(queue.queue, buffers[1], host, is_blocking=True)
+    stream = _fastest(lambda: _wait(queue, "stream", count, *buffers))
+    items = 1 << (20 if queue.info.kind == "gpu" else 14)
+    multiply = _fastest(lambda: _wait(queue, "multiply", items, buffers[0]))
+    empty = _fastest(lambda: _wait(queue, "empty", _GROUP, buffers[0]), 20)
+    groups = _fastest(lambda: _wait(queue, "empty", _GROUP * _MANY_GROUPS, buffers[0]))
+    seconds = _operations(queue, buffers, empty) | {"barriers": _barriers(queue, buffers[0], empty)}
+    # Once more, since everything is told relative to it and somebody may have been in the way.
+    multiply = min(multiply, _fastest(lambda: _wait(queue, "multiply", items, buffers[0]), 8))
+    arithmetic = items * _MULTIPLY_ADDS / multiply
+    worth = {name: arithmetic * each for name, each in seconds.items()}
+    worth["groups"] = arithmetic * max(0.0, groups - empty) / _MANY_GROUPS
+    if "double functions" in worth:  # counted on top of what they are in single precision
+        single = (worth["angles"] + worth["powers"]) / 2
+        worth["double functions"] = max(0.0, worth["double functions"] - single)
+    return Calibration(
+        to_device=4 * count / copies[0],
+        from_device=4 * count / copies[1],
+        memory=8 * count / stream,
+        arithmetic=arithmetic,
+        launch_seconds=empty,
+        worth=worth,
+    )
+
+
+def exercise(queue: Queue, seconds: float) -> None:
+    """Keep every processor of the device busy for about this long, once what it runs is compiled."""
+    items = _GROUP * queue.info.compute_units
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * _MOST_ITEMS)
+    _wait(queue, "multiply", items, buffer)
+    while True:
+        taken = _seconds(partial(_wait, queue, "multiply", items, buffer))
+        if taken >= seconds or items == _MOST_ITEMS:
+            return
+        items = min(_MOST_ITEMS, items * max(2, int(seconds / taken)))
+
+
+def _operations(queue: Queue, buffers: list[cl.Buffer], empty: float) -> dict[str, float]:
+    """Operation → seconds that one takes, all processors of the device together."""
+    items = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
+    found = {}
+    for number, (name, each) in enumerate(_OPERATIONS.items()):
+        if name.startswith("double") and not queue.info.double_precision:
+            continue
+        todo = (queue, "operations", items, *buffers, _integer(number))
+        _wait(*todo, _integer(1))
+        turns = 4
+        while _seconds(partial(_wait, *todo, _integer(turns))) < max(_LEAST_SECONDS, 10 * empty) and (
+            turns < _MOST_TURNS
+        ):
+            turns *= 4
+        taken = _fastest(partial(_wait, *todo, _integer(turns)), 5)
+        found[name] = max(0.0, taken - empty) / (items * turns * each)
+    return found
+
+
+def _barriers(queue: Queue, buffer: cl.Buffer, empty: float) -> float:
+    """Seconds that a barrier takes, over the work-items that wait at it."""
+    items = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
+    taken = _fastest(lambda: _wait(queue, "barriers", items, buffer, cl.LocalMemory(4 * _GROUP)))
+    return max(0.0, taken - empty) / (items * _BARRIERS)
+
+
+def _integer(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _wait(queue: Queue, kernel: str, items: int, *arguments: cl.Buffer | cl.LocalMemory | bytes) -> None:
+    compiled = queue.kernel(Build(_OPERATIONS_SOURCE if kernel == "operations" else _SOURCE, kernel))
+    compiled.set_args(*arguments)
+    cl.enqueue_nd_range_kernel(queue.queue, compiled, (items,), (_GROUP,)).wait()
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def _fastest(action: Callable[[], object], times: int = 4) -> float:
+    """Seconds of the fastest of a few calls, the first of which warms up."""
+    action()
+    return min(_seconds(action) for _ in range(times))
+
+
+_SOURCE = f"""
+kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
+kernel void multiply(global float *a) {{
+    float x = get_global_id(0) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
+    for (int i = 0; i < {_MULTIPLY_ADDS // 4}; i++) {{
+        y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
+    }}
+    a[get_global_id(0)] = y + z + u + v;
+}}
+kernel void barriers(global float *a, local float *shared) {{
+    int place = get_local_id(0);
+    float x = a[get_global_id(0)];
+    for (int i = 0; i < {_BARRIERS // 2}; i++) {{
+        shared[place] = x;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        x = x * 0.5f + shared[(place + 1) & {_GROUP - 1}];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }}
+    a[get_global_id(0)] = x;
+}}
+kernel void empty(global float *a) {{ if (get_global_id(0) == 0x7fffffff) a[0] = 1; }}
+"""
+# One kernel for all, since PoCL takes a second for each that calls functions like these. No value leaves the
+# range in which they are ordinary.
+_OPERATIONS_SOURCE = f"""
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+kernel void operations(global float *a, global int *counters, int operation, int turns) {{
+    int id = get_global_id(0);
+    float x = (id & 1023) * 1e-3f + 0.5f, y = x + 0.25f, z = x + 0.5f;
+    uint i = id, j = id * 7 + 3;
+    switch (operation) {{
+    case 0: for (int t = 0; t < turns; t++) {{
+        x = 1.3f / (x + 0.7f); i = 1000003 / ((i & 1023) + 3);
+    }} break;
+    case 1: for (int t = 0; t < turns; t++) {{ x = sqrt(x + 0.5f); y = rsqrt(y + 0.5f); }} break;
+    case 2: for (int t = 0; t < turns; t++) {{
+        x = exp(-x); y = log(y + 1.5f);
+    }} break;
+    case 3: for (int t = 0; t < turns; t++) {{ x = sin(x + 0.5f); y = cos(y); }} break;
+    case 4: for (int t = 0; t < turns; t++) {{
+        i = ((i << 3) ^ (i >> 2)) + j; j = ((j << 5) ^ (j >> 3)) + 11;
+    }} break;
+    case 5: for (int t = 0; t < turns; t++) {{
+        atomic_add(&counters[(uint)(id * 40503 + t * 7) & {_COUNTERS - 1}], 1);
+    }} break;
+#ifdef cl_khr_fp64
+    case 6: {{
+        double p = x, q = y, r = z, s = 1.0;
+        for (int t = 0; t < turns; t++) {{
+            p = p * 0.9999 + x; q = q * 0.9998 + x; r = r * 0.9997 + x; s = s * 0.9996 + x;
+        }}
+        x = p + q + r + s;
+    }} break;
+    case 7: {{
+        double p = x, q = y;
+        for (int t = 0; t < turns; t++) {{ p = sin(p + 0.5); q = exp(-q); }}
+        x = p + q;
+    }} break;
+#endif
+    }}
+    a[id] = x + y + z + i + j;
+}}
+"""
