@@ -448,9 +448,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1050)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument(
-        "--passes", type=int, default=1, help="measure: so often, only what was measured before"
-    )
+    parser.add_argument("--passes", type=int, default=1, help="measure: so often, a sample")
+    parser.add_argument("--sample", type=int, default=900, help="measure: with several passes, so many")
     parser.add_argument("--devices", nargs="*", default=(), help="prepare: for these alone")
     asked, words = parser.parse_known_args()
     if asked.step == "suite":
