@@ -18,14 +18,13 @@ from apportion.device.devicequeue import OwnBuffer, Queue
 from apportion.device.plan import Build
 
 _GROUP = 64
-_MOST_ITEMS = 1 << 22
-_MULTIPLY_ADDS = 1024
-_MANY_GROUPS = 1 << 12
+_MULTIPLY_ADDS = 4
+"Of a work-item in a turn of the kernel `multiply`."
 _COUNTERS = 1024
-_MOST_TURNS = 1 << 12
-_BARRIERS = 256
-_LEAST_SECONDS = 3e-4
-"A kernel that takes less is asked to do more: starting it would be most of its time."
+_MOST = 1 << 18
+_LEAST_SECONDS = 1e-3
+"What takes less is asked for more of: most of its time would be what any launch takes."
+_ROUNDS = 6
 _OPERATIONS = {
     "divisions": 2, "roots": 2, "powers": 2, "angles": 2, "integer operations": 8, "global atomics": 1,
     "double operations": 4, "double functions": 2,
@@ -53,16 +52,16 @@ def calibrate(queue: Queue) -> Calibration:
     copies = [_fastest(there), _fastest(back)]
     cl.enqueue_copy(queue.queue, buffers[1], host, is_blocking=True)
     stream = _fastest(lambda: _wait(queue, "stream", count, *buffers))
-    items = 1 << (20 if queue.info.kind == "gpu" else 14)
-    multiply = _fastest(lambda: _wait(queue, "multiply", items, buffers[0]))
     empty = _fastest(lambda: _wait(queue, "empty", _GROUP, buffers[0]), 20)
-    groups = _fastest(lambda: _wait(queue, "empty", _GROUP * _MANY_GROUPS, buffers[0]))
-    seconds = _operations(queue, buffers, empty) | {"barriers": _barriers(queue, buffers[0], empty)}
-    # Once more, since everything is told relative to it and somebody may have been in the way.
-    multiply = min(multiply, _fastest(lambda: _wait(queue, "multiply", items, buffers[0]), 8))
-    arithmetic = items * _MULTIPLY_ADDS / multiply
-    worth = {name: arithmetic * each for name, each in seconds.items()}
-    worth["groups"] = arithmetic * max(0.0, groups - empty) / _MANY_GROUPS
+    many = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
+    multiply = _seconds_each(lambda turns: _wait(queue, "multiply", many, buffers[0], _integer(turns)))
+    arithmetic = many * _MULTIPLY_ADDS / multiply
+    worth = {
+        name: arithmetic * seconds / (many * each)
+        for name, (seconds, each) in _operations(queue, many, buffers).items()
+    }
+    groups = _seconds_each(lambda some: _wait(queue, "empty", _GROUP * some, buffers[0]), 1 << 8)
+    worth["groups"] = arithmetic * groups
     if "double functions" in worth:  # counted on top of what they are in single precision
         single = (worth["angles"] + worth["powers"]) / 2
         worth["double functions"] = max(0.0, worth["double functions"] - single)
@@ -79,39 +78,30 @@ def calibrate(queue: Queue) -> Calibration:
 def exercise(queue: Queue, seconds: float) -> None:
     """Keep every processor of the device busy for about this long, once what it runs is compiled."""
     items = _GROUP * queue.info.compute_units
-    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * _MOST_ITEMS)
-    _wait(queue, "multiply", items, buffer)
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * items)
+    turns = 64
+    _wait(queue, "multiply", items, buffer, _integer(1))
     while True:
-        taken = _seconds(partial(_wait, queue, "multiply", items, buffer))
-        if taken >= seconds or items == _MOST_ITEMS:
+        taken = _seconds(partial(_wait, queue, "multiply", items, buffer, _integer(turns)))
+        if taken >= seconds or turns == _MOST:
             return
-        items = min(_MOST_ITEMS, items * max(2, int(seconds / taken)))
+        turns = min(_MOST, turns * max(2, int(seconds / taken)))
 
 
-def _operations(queue: Queue, buffers: list[cl.Buffer], empty: float) -> dict[str, float]:
-    """Operation → seconds that one takes, all processors of the device together."""
-    items = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
+def _operations(queue: Queue, items: int, buffers: list[cl.Buffer]) -> dict[str, tuple[float, int]]:
+    """Operation → seconds that a turn takes in which every work-item does some, and how many each does."""
     found = {}
     for number, (name, each) in enumerate(_OPERATIONS.items()):
         if name.startswith("double") and not queue.info.double_precision:
             continue
-        todo = (queue, "operations", items, *buffers, _integer(number))
-        _wait(*todo, _integer(1))
-        turns = 4
-        while _seconds(partial(_wait, *todo, _integer(turns))) < max(_LEAST_SECONDS, 10 * empty) and (
-            turns < _MOST_TURNS
-        ):
-            turns *= 4
-        taken = _fastest(partial(_wait, *todo, _integer(turns)), 5)
-        found[name] = max(0.0, taken - empty) / (items * turns * each)
+        todo = partial(_wait, queue, "operations", items, *buffers, _integer(number))
+        found[name] = _seconds_each(lambda turns, todo=todo: todo(_integer(turns))), each  # type: ignore[misc]
+    shared = cl.LocalMemory(4 * _GROUP)
+    found["barriers"] = (
+        _seconds_each(lambda turns: _wait(queue, "barriers", items, buffers[0], shared, _integer(turns))),
+        2,
+    )
     return found
-
-
-def _barriers(queue: Queue, buffer: cl.Buffer, empty: float) -> float:
-    """Seconds that a barrier takes, over the work-items that wait at it."""
-    items = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
-    taken = _fastest(lambda: _wait(queue, "barriers", items, buffer, cl.LocalMemory(4 * _GROUP)))
-    return max(0.0, taken - empty) / (items * _BARRIERS)
 
 
 def _integer(value: int) -> bytes:
@@ -136,19 +126,36 @@ def _fastest(action: Callable[[], object], times: int = 4) -> float:
     return min(_seconds(action) for _ in range(times))
 
 
+def _seconds_each(action: Callable[[int], object], amount: int = 1) -> float:
+    """Seconds that one more of something takes: what is the same for any amount, such as waking up a thread
+    for each processor, is not in it.
+
+    The fastest of several are compared, in turn: whoever else uses the machine must not make one of them
+    dear.
+    """
+    action(amount)
+    while min(_seconds(partial(action, 4 * amount)) for _ in range(3)) < _LEAST_SECONDS and amount < _MOST:
+        amount *= 4
+    few = many = float("inf")
+    for _ in range(_ROUNDS):
+        few = min(few, _seconds(partial(action, amount)))
+        many = min(many, _seconds(partial(action, 4 * amount)))
+    return max(many - few, 0.02 * many) / (3 * amount)
+
+
 _SOURCE = f"""
 kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
-kernel void multiply(global float *a) {{
+kernel void multiply(global float *a, int turns) {{
     float x = get_global_id(0) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
-    for (int i = 0; i < {_MULTIPLY_ADDS // 4}; i++) {{
+    for (int i = 0; i < turns; i++) {{
         y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
     }}
     a[get_global_id(0)] = y + z + u + v;
 }}
-kernel void barriers(global float *a, local float *shared) {{
+kernel void barriers(global float *a, local float *shared, int turns) {{
     int place = get_local_id(0);
     float x = a[get_global_id(0)];
-    for (int i = 0; i < {_BARRIERS // 2}; i++) {{
+    for (int i = 0; i < turns; i++) {{
         shared[place] = x;
         barrier(CLK_LOCAL_MEM_FENCE);
         x = x * 0.5f + shared[(place + 1) & {_GROUP - 1}];
