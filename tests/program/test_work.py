@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from apportion.program.bounds import NDRange
 from apportion.program.compile import ir_of
 from apportion.program.instructions import read_module
 from apportion.program.source import Source
-from apportion.program.work import GUESSED_TURNS, WORK, Work, work_of
+from apportion.program.work import GUESSED_TURNS, WORK, Contents, Work, contents_of, work_of
 
 pytest.importorskip("ziglang")
 LINE = NDRange((1024,), (64,))
@@ -106,3 +107,35 @@ def test_work_becomes_a_vector_of_known_length() -> None:
     work = _work("kernel void f(global int *a) { atomic_add(a, 1); }")
     assert work.counts["global atomics"] == 1
     assert work.vector().shape == (len(WORK) + 2,)
+
+
+def test_a_loop_over_a_row_turns_as_often_as_the_array_of_rows_says() -> None:
+    source = (
+        "kernel void f(global const int *row, global const float *v, global float *out) {"
+        " int i = get_global_id(0); float s = 0; for (int k = row[i]; k < row[i + 1]; k++) s += sin(v[k]);"
+        " out[i] = s; }"
+    )
+    rows = np.cumsum(np.full(1025, 7), dtype=np.int32)
+    module = read_module(ir_of(Source(source, "opencl", "f.cl")))
+    work = work_of(module, "f", LINE, {}, {0: contents_of(rows)})
+    assert work.counts["angles"] == pytest.approx(7, rel=0.1)
+    assert work.guessed == 0
+    assert _work(source).guessed > 0.5
+
+
+def test_a_loop_up_to_an_element_turns_as_often_as_elements_are_large() -> None:
+    source = (
+        "kernel void f(global const uint *many, global float *out) { int i = get_global_id(0);"
+        " float s = out[i]; for (uint k = 0; k < many[i]; k++) s = sin(s); out[i] = s; }"
+    )
+    module = read_module(ir_of(Source(source, "opencl", "f.cl")))
+    values = np.random.default_rng(0).integers(0, 101, 5000).astype(np.uint32)
+    work = work_of(module, "f", LINE, {}, {0: contents_of(values)})
+    assert work.counts["angles"] == pytest.approx(50, rel=0.2)
+
+
+@pytest.mark.parametrize(("values", "mean", "step"), [([5], 5, 0), ([0, 4, 2, 8], 3.5, 10 / 3)])
+def test_contents_are_the_mean_and_how_far_elements_climb(
+    values: list[int], mean: float, step: float
+) -> None:
+    assert contents_of(np.array(values)) == Contents(pytest.approx(mean), pytest.approx(step))

@@ -18,7 +18,7 @@ from apportion.advise.timing import Correction, by_speed, keep_correction, timin
 from apportion.device.base import DeviceInfo
 from apportion.device.campaign import Campaign, visit_of
 from apportion.device.visit import VisitingWorker
-from apportion.device.workload import ArrayWord, Case, Workload
+from apportion.device.workload import Case, Workload
 from apportion.errors import ApportionError, InvalidSetting
 from apportion.model.timing import Times
 from apportion.program.compile import ir_of
@@ -146,12 +146,5 @@ def _middle(workload: Workload) -> Case:
 
 def launch_of(workload: Workload, case: Case) -> Launch:
     """A case as models see it."""
-    words = case.words()
-    arrays = {place: word.nbytes for place, word in enumerate(words) if isinstance(word, ArrayWord)}
-    scalars = {
-        place: int(word)
-        for place, word in enumerate(words)
-        if isinstance(word, np.generic) and word.dtype.kind in "iu"
-    }
     ir = ir_of(Source(workload.source, "opencl", workload.name))
-    return Launch(ir, workload.kernel, case.span, arrays, scalars, workload.source)
+    return case.launch(ir, workload.kernel, workload.source)

@@ -7,7 +7,7 @@ taken to be as long as the code reaches, integers to be sizes, and all of it is 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from apportion.advise.queries import Query
 from apportion.advise.timing import models, timing_model
 from apportion.device.deducing import case_of
 from apportion.device.policies import CostModel, best_split
-from apportion.device.workload import ArrayWord
 from apportion.errors import InvalidSetting
 from apportion.model.timing import Times
 from apportion.program.access import accesses_of
@@ -104,19 +103,10 @@ def _launch(query: Query, ir: str, text: str) -> Launch:
     signature = signature_of(ir, query.kernel, text)
     span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
     case = case_of(signature, accesses_of(ir, text)[signature.name], span)
-    words = case.words()
+    launch = case.launch(ir, signature.name, text)
     factor = query.bytes / case.nbytes if query.bytes and case.nbytes else 1.0
-    arrays = {
-        place: max(1, round(factor * word.nbytes))
-        for place, word in enumerate(words)
-        if isinstance(word, ArrayWord)
-    }
-    scalars = {
-        place: int(word)
-        for place, word in enumerate(words)
-        if isinstance(word, np.generic) and word.dtype.kind in "iu"
-    }
-    return Launch(ir, signature.name, span, arrays, scalars, text)
+    scaled = {place: max(1, round(factor * nbytes)) for place, nbytes in launch.array_bytes.items()}
+    return replace(launch, array_bytes=scaled)
 
 
 def _sizes(query: Query) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:

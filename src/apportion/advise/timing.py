@@ -102,7 +102,7 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
     launch = Launch(
         ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
         {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
-        plan.scalars, str(enquiry.source.text),
+        plan.scalars, str(enquiry.source.text), enquiry.contents,
     )  # fmt: skip
     times = predict_times(launch, devices, model)
     models = {name: CostModel(each.fixed, max(each.rate, 1e-9)) for name, each in times.items()}

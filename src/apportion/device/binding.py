@@ -16,6 +16,7 @@ from apportion.device.worker import Worker
 from apportion.errors import InvalidSetting, NotSplittable
 from apportion.program.access import KernelAccess
 from apportion.program.signature import KernelArgument, Signature
+from apportion.program.work import Contents, contents_of
 
 
 class SharedMemory:
@@ -63,6 +64,14 @@ class Binding:
     given: dict[str, NDArray[Any]]
     "Argument → the caller's array."
     _initial: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def contents(self) -> dict[int, Contents]:
+        """Argument number → what it holds now, for arrays of integers: they may say how often loops turn."""
+        return {
+            number: contents_of(self.shared[place.name])
+            for number, place in enumerate(self.places)
+            if isinstance(place, ArrayPlace) and self.shared[place.name].dtype.kind in "iu"
+        }
 
     @property
     def written(self) -> list[ArrayPlace]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.plan import ArrayPlace, Plan
@@ -19,7 +19,7 @@ from apportion.program.access import KernelAccess
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.instructions import read_module
 from apportion.program.source import Source
-from apportion.program.work import work_of
+from apportion.program.work import Contents, work_of
 
 ROUGH = 5.0
 """The spread of forecasts from calibrated speeds: it held four in five kernels of the suite on two PoCL
@@ -54,6 +54,8 @@ class Enquiry:
     access: KernelAccess
     plan: Plan
     "Of the whole range, with the merges that hold; without parts."
+    contents: Mapping[int, Contents] = field(default_factory=dict)
+    "Argument number → what it holds, for arrays of integers."
 
     @property
     def work_items(self) -> int:
@@ -169,7 +171,7 @@ def _work(enquiry: Enquiry) -> tuple[dict[str, float], float]:
     groups = {"groups": float(math.prod(plan.span.groups))}
     try:
         module = read_module(ir_of(enquiry.source, enquiry.compile))
-        each = work_of(module, enquiry.kernel, plan.span, plan.scalars).counts
+        each = work_of(module, enquiry.kernel, plan.span, plan.scalars, enquiry.contents).counts
     except ApportionError:  # the drivers' compilers may know better than ours
         return {"float operations": float(items), **groups}, float(arrays)
     counts = {name: items * each.get(name, 0.0) for name in WORTH}

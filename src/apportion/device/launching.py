@@ -155,7 +155,10 @@ class Launcher:
         """What a predictor is asked about."""
         kernel = self.kernel
         plan = self._plan((), None, False)
-        return Enquiry(kernel.source, kernel.signature.name, kernel.compile, kernel.access, plan)
+        return Enquiry(
+            kernel.source, kernel.signature.name, kernel.compile, kernel.access, plan,
+            self.binding.contents(),
+        )  # fmt: skip
 
     def forecast(self) -> Forecast:
         """What the launch is expected to take on each device; asked once."""

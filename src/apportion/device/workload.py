@@ -21,6 +21,8 @@ import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.program.bounds import NDRange
+from apportion.program.launch import Launch
+from apportion.program.work import Contents, contents_of
 
 FILLS = ("zeros", "ones", "random", "range", "below", "file")
 """What arrays hold: 0, 1, random numbers (floating point from 0 to 1, integers from 0 to 255), 0 1 2 …,
@@ -51,6 +53,24 @@ class ArrayWord:
         """Its size."""
         return self.count * np.dtype(self.dtype).itemsize
 
+    def contents(self) -> Contents | None:
+        """What it holds, if it holds integers; None also where a file cannot be read."""
+        if np.dtype(self.dtype).kind not in "iu":
+            return None
+        fill, _, rest = self.fill.partition(":")
+        match fill:
+            case "zeros" | "ones":
+                return Contents(float(fill == "ones"), 0.0)
+            case "range":
+                return Contents(self.count / 2, 1.0)
+            case "file":
+                try:
+                    return contents_of(np.load(rest, mmap_mode="r", allow_pickle=False))
+                except (OSError, ValueError):
+                    return None
+        below = min(int(rest) if fill == "below" else 256, int(np.iinfo(self.dtype).max))
+        return Contents(below / 2, below / 6)  # of two random numbers the second is so much above the first
+
 
 Word = ArrayWord | np.generic | int
 "An array, a value, or the bytes of local memory."
@@ -76,6 +96,19 @@ class Case:
     def nbytes(self) -> int:
         """The size of all arrays."""
         return sum(word.nbytes for word in self.arrays.values())
+
+    def launch(self, ir: str, kernel: str, source: str) -> Launch:
+        """The case as models see it."""
+        words = self.words()
+        arrays = self.arrays
+        scalars = {
+            place: int(word)
+            for place, word in enumerate(words)
+            if isinstance(word, np.generic) and word.dtype.kind in "iu"
+        }
+        contents = {place: found for place, word in arrays.items() if (found := word.contents()) is not None}
+        sizes = {place: word.nbytes for place, word in arrays.items()}
+        return Launch(ir, kernel, self.span, sizes, scalars, source, contents)
 
 
 @dataclass(frozen=True)

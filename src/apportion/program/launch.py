@@ -16,7 +16,7 @@ from apportion.program.bounds import NDRange, bytes_touched
 from apportion.program.features import FEATURES, vector_of
 from apportion.program.instructions import IRModule, read_module
 from apportion.program.llvm import GraphOptions, graph_of_ir
-from apportion.program.work import WORK, Work, work_of
+from apportion.program.work import WORK, Contents, Work, work_of
 
 TOTALS = (
     "launch", "work-items", "work-groups", *(f"all {name}" for name in WORK), "bytes up", "bytes down",
@@ -52,6 +52,8 @@ class Launch:
     "Argument number → value, for integers passed by value."
     source: str = ""
     "The OpenCL C it came from."
+    contents: Mapping[int, Contents] = field(default_factory=dict)
+    "Argument number → what it holds, for arrays of integers, where that is known."
 
     def totals(self) -> NDArray[np.float64]:
         """(len(TOTALS),): operations, bytes and launches, in their own units."""
@@ -90,7 +92,7 @@ def _code(ir: str, kernel: str, source: str) -> _Code:
 
 def _described(launch: Launch) -> _Described:
     code = _code(launch.ir, launch.kernel, launch.source)
-    work = work_of(code.module, launch.kernel, launch.span, launch.scalars)
+    work = work_of(code.module, launch.kernel, launch.span, launch.scalars, launch.contents)
     up, down, sliced_up, sliced_down = _moved(launch, code.access)
     span = launch.span
     items, groups = span.work_items, math.prod(span.groups)

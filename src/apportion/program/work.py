@@ -34,6 +34,8 @@ decides."""
 
 GUESSED_TURNS = 16.0
 "Of a loop whose end is not known."
+_SEEN = 4096
+_READING = {"load", "getelementptr", "sext", "zext", "trunc", "freeze", "bitcast"}
 _POW = 6.0
 "Exponentials that a power is worth: an exponential and a logarithm, both exact to more digits."
 _MOST_BLOCKS = 400
@@ -67,6 +69,25 @@ _BYTES = {"half": 2, "float": 4, "double": 8, "i1": 1, "i8": 1, "i16": 2, "i32":
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What an array of integers holds, as far as loops that it ends care."""
+
+    mean: float
+    step: float
+    "By how much an element is above the one before it, on average, where it is, and 0 where it is not."
+
+
+def contents_of(values: NDArray[np.integer]) -> Contents:
+    """What an array holds; a long one by two runs of neighbours."""
+    flat = values.reshape(-1)
+    starts = [0, len(flat) // 2] if len(flat) > 2 * _SEEN else [0]
+    most = _SEEN if len(starts) > 1 else len(flat)
+    runs = [flat[start : start + most].astype(np.float64) for start in starts]
+    steps = np.concatenate([np.maximum(np.diff(run), 0.0) for run in runs])
+    return Contents(float(np.concatenate(runs).mean()), float(steps.mean()) if len(steps) else 0.0)
+
+
+@dataclass(frozen=True)
 class Work:
     """What one work-item does, on average."""
 
@@ -82,21 +103,35 @@ class Work:
         return np.array([*counted, self.guessed, self.divergent])
 
 
-def work_of(module: IRModule, kernel: str, span: NDRange, scalars: Mapping[int, int]) -> Work:
+def work_of(
+    module: IRModule,
+    kernel: str,
+    span: NDRange,
+    scalars: Mapping[int, int],
+    contents: Mapping[int, Contents] | None = None,
+) -> Work:
     """The work of one work-item of a kernel.
 
     Args:
         module: IR for spir64, optimised.
         scalars: argument number → value, for integers passed by value.
+        contents: argument number → what it holds, for arrays of integers, where that is known.
     """
-    return _Count(module.functions[kernel], span, scalars).work()
+    return _Count(module.functions[kernel], span, scalars, contents or {}).work()
 
 
 class _Count:
     """One kernel at one launch."""
 
-    def __init__(self, function: IRFunction, span: NDRange, scalars: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        function: IRFunction,
+        span: NDRange,
+        scalars: Mapping[int, int],
+        contents: Mapping[int, Contents],
+    ) -> None:
         self.function, self.span = function, span
+        self.contents = {name: contents[n] for n, name in enumerate(function.parameters) if n in contents}
         self.by_result = function.by_result()
         self.place = {one.result: place for place, one in enumerate(function.instructions) if one.result}
         self.known: dict[str, float | None] = {
@@ -538,10 +573,13 @@ class _Count:
     def _turns_by(self, condition: Instruction, loop: frozenset[str]) -> float | None:
         for moving, bound in (condition.operands, condition.operands[::-1]):
             counter = self._counter(moving, loop)
-            end = self._value(bound)
+            held = self._held(bound)
+            end = held.mean if held is not None else self._value(bound)
             if counter is None or end is None:
                 continue
-            start, step, factor = counter
+            start, step, factor, source = counter
+            if held is not None and held is source and step:  # from one element of an array to the next
+                return max(1.0, held.step / abs(step))
             if factor is not None:
                 if factor > 1 and max(end, 1.0) > max(start, 1.0):
                     return math.log(max(end, 1.0) / max(start, 1.0), factor) + 1
@@ -552,8 +590,21 @@ class _Count:
                 return max(1.0, math.ceil((end - start) / step))
         return None
 
-    def _counter(self, value: str, loop: frozenset[str]) -> tuple[float, float, float | None] | None:
-        """(start, step, factor) of a value that a loop counts by."""
+    def _held(self, value: str) -> Contents | None:
+        """What the array holds that a value was read from, where that is known."""
+        instruction = self.by_result.get(value)
+        for _ in range(6):
+            if instruction is None or instruction.opcode not in _READING:
+                return None
+            if not instruction.operands or instruction.operands[0] in self.contents:
+                break
+            instruction = self.by_result.get(instruction.operands[0])
+        return self.contents.get(instruction.operands[0]) if instruction and instruction.operands else None
+
+    def _counter(
+        self, value: str, loop: frozenset[str]
+    ) -> tuple[float, float, float | None, Contents | None] | None:
+        """(start, step, factor, the array that the start was read from) of a value that a loop counts by."""
         instruction = self.by_result.get(value)
         for _ in range(4):  # through an extension, or the addition that comes before the test
             if instruction is None:
@@ -580,13 +631,15 @@ class _Count:
         if instruction is None or instruction.opcode != "phi" or instruction.block not in loop:
             return None
         start: float | None = None
+        source: Contents | None = None
         change: Instruction | None = None
-        for operand, source in zip(instruction.operands, instruction.incoming, strict=False):
+        for operand, block in zip(instruction.operands, instruction.incoming, strict=False):
             producer = self.by_result.get(operand)
-            if source in loop and producer is not None:
+            if block in loop and producer is not None:
                 change = producer
-            elif source not in loop:
-                start = self._value(operand)
+            elif block not in loop:
+                source = self._held(operand)
+                start = self._value(operand) if source is None else source.mean
         if change is None:
             return None
         start = 0.0 if start is None else start
@@ -595,17 +648,17 @@ class _Count:
             return None
         match change.opcode:
             case "add" | "or":
-                return start, amount, None
+                return start, amount, None, source
             case "sub":
-                return start, -amount, None
+                return start, -amount, None, source
             case "shl":
-                return start, 0.0, 2.0**amount
+                return start, 0.0, 2.0**amount, source
             case "mul" if amount > 1:
-                return start, 0.0, amount
+                return start, 0.0, amount, source
             case "lshr" | "ashr":
-                return start, 0.0, 0.5**amount
+                return start, 0.0, 0.5**amount, source
             case "udiv" | "sdiv" if amount > 1:
-                return start, 0.0, 1 / amount
+                return start, 0.0, 1 / amount, source
         return None
 
     def _loops(self) -> list[frozenset[str]]:

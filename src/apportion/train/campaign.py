@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from apportion.device.policies import best_shares, seconds_at
-from apportion.device.workload import ArrayWord, Case, Workload
+from apportion.device.workload import Case, Workload
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
 from apportion.program.bounds import NDRange
 from apportion.program.launch import Launch
@@ -263,13 +263,7 @@ def _launch(ir: Mapping[str, tuple[str, str]], key: Key) -> Launch:
     text, source = ir[digest]
     span = NDRange(_numbers(size), _numbers(local))
     case = Case(span, tuple(arguments.split(" ")) if arguments else ())
-    scalars = {
-        place: int(word)
-        for place, word in enumerate(case.words())
-        if isinstance(word, np.generic) and word.dtype.kind in "iu"
-    }
-    arrays = {place: word.nbytes for place, word in enumerate(case.words()) if isinstance(word, ArrayWord)}
-    return Launch(text, kernel, span, arrays, scalars, source)
+    return case.launch(text, kernel, source)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
