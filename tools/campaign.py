@@ -409,7 +409,7 @@ def fit(folder: Path, results: Path) -> None:
     others = table.part(np.array(table.suites) != SUITE)
     known = [info_from(devices[name]) for name in others.devices]
     model = fit_timing(
-        others, "xeon-h200", spreads=(0.5, 0.5), contrast_spread=0.4,
+        others, "xeon-h200", spreads=(0.5, 0.5),
         device_names=(known[0].name, known[1].name),
         speeds=tuple(info.calibration.speeds() if info.calibration else {} for info in known),  # type: ignore[arg-type]
         about={"experiment": "tools/campaign.py fit: without the suite"},

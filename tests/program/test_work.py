@@ -139,3 +139,14 @@ def test_contents_are_the_mean_and_how_far_elements_climb(
     values: list[int], mean: float, step: float
 ) -> None:
     assert contents_of(np.array(values)) == Contents(pytest.approx(mean), pytest.approx(step))
+
+
+def test_what_flags_decide_is_done_as_often_as_they_are_set() -> None:
+    source = (
+        "kernel void f(global const uchar *wanted, global float *out) { int i = get_global_id(0);"
+        " float s = out[i]; if (wanted[i]) for (int k = 0; k < 100; k++) s = sin(s); out[i] = s; }"
+    )
+    module = read_module(ir_of(Source(source, "opencl", "f.cl")))
+    flags = (np.arange(2000) % 10 == 0).astype(np.uint8)
+    work = work_of(module, "f", LINE, {}, {0: contents_of(flags)})
+    assert work.counts["angles"] == pytest.approx(10, rel=0.1)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from apportion.device.policies import best_shares, seconds_at
 from apportion.errors import UnreadableFile
 from apportion.model.timing import TimingModel
 from apportion.model.trees import RowSettings
 from apportion.program.launch import LAUNCH, TOTALS
-from apportion.train.campaign import CampaignTable, load_table, read_table, regrets, save_table
-from apportion.train.campaignpage import About, figure_of, page
+from apportion.train.campaign import (
+    CampaignTable,
+    first_and_last,
+    load_table,
+    read_table,
+    regrets,
+    save_table,
+)
+from apportion.train.campaignpage import About, compared, figure_of, page
 from apportion.train.campaigntest import (
     OURS,
     SPEEDS,
     leave_kernels_out,
     leave_one_suite_out,
+    often_measured,
     regret,
     share_error,
     spreads_of,
@@ -169,3 +179,46 @@ def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:
     for kind in ("cpu", "gpu"):
         one = model.predict(kind, table.rows[5], table.totals[5])
         assert one.seconds == pytest.approx(float(table.seconds[5, int(kind == "gpu")]), rel=0.5)
+
+
+def test_launches_that_were_measured_often_stand_for_their_suites() -> None:
+    table = _table()
+    random = np.random.default_rng(0)
+    often = replace(table, times=np.where(random.random(len(table)) < 0.4, 6, 1))
+    tests = leave_one_suite_out(often, settings=SETTINGS, report=lambda _: None)
+    some = often_measured(tests, 5)
+    assert sum(len(one.table) for one in some) == (often.times == 6).sum()
+    for all_of_it, part in zip(tests, some, strict=True):
+        assert part.weights is not None
+        assert part.weights.sum() == pytest.approx(len(all_of_it.table))
+        assert len(part.shares[OURS]) == len(part.log_errors) == len(part.table)
+    assert often_measured(tests, 7) == []
+    assert regret(some, OURS).value == pytest.approx(regret(tests, OURS).value, abs=0.05)
+    again = compared(table, replace(table, fixed=2 * table.fixed, rate=2 * table.rate))
+    assert (again["cpu"], again["factor"]) == pytest.approx((0, 0), abs=1e-9)  # a slower machine is not noise
+    assert again["regret"] == pytest.approx(1)
+    about = About("a machine", "a day", "a command", 480, {}, {}, again=again)
+    text = page(often, tests, about, "f.svg", {})
+    assert "measured at least 5 times" in text
+    assert "would be off by 0.0 points of the best share" in text
+
+
+def test_of_launches_that_were_measured_again_the_first_time_and_the_last_are_compared() -> None:
+    def point(key: str, device: str, rate: float, at: float) -> dict[str, object]:
+        return {
+            "key": f"{key} {device}", "digest": key, "kernel": "k", "global_size": "64", "local_size": "8",
+            "arguments": "", "device": device, "source": "s", "suite": "a", "fixed": 1.0, "rate": rate,
+            "seconds": 1.0 + rate, "failure": "", "measured_at": at,
+        }  # fmt: skip
+
+    once = [point("a", "cpu", 1.0, 1), point("a", "gpu", 1.0, 1)]
+    thrice = [point("b", device, rate, rate) for rate in (1.0, 2.0, 3.0) for device in ("cpu", "gpu")]
+
+    def features(_: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.zeros(2), np.zeros(2)
+
+    pair = first_and_last(pl.DataFrame([*once, *thrice]), features, ("cpu", "gpu"))
+    assert pair is not None
+    first, last = pair
+    assert (first.rate[:, 0].tolist(), last.rate[:, 0].tolist()) == ([1.0], [3.0])
+    assert first_and_last(pl.DataFrame(once), features, ("cpu", "gpu")) is None

@@ -18,15 +18,15 @@ from apportion.errors import UnreadableFile
 from apportion.suite import PROBLEMS
 from apportion.train.campaign import (
     CampaignTable,
+    first_and_last,
     from_described,
     from_ir,
     load_table,
     read_table,
     save_table,
 )
-from apportion.train.campaignpage import About, figure_of, page
+from apportion.train.campaignpage import About, compared, figure_of, page
 from apportion.train.campaigntest import (
-    contrast_spread_of,
     leave_kernels_out,
     leave_one_suite_out,
     spreads_of,
@@ -72,7 +72,7 @@ def campaign(
     kernel_tests = leave_kernels_out(table, speeds=speeds)
     where = About(
         about["machine"], about["date"], "apportion reproduce campaign", about["points"], about["left_out"],
-        about["failed"], about.get("remarks", ""),
+        about["failed"], about.get("remarks", ""), about.get("again", {}),
     )  # fmt: skip
     docs.mkdir(parents=True, exist_ok=True)
     chai = {problem.name: problem.chai for problem in PROBLEMS.values() if problem.chai}
@@ -81,7 +81,7 @@ def campaign(
     note(f"{docs / 'campaign.md'} is written.")
     if ship:
         model = fit_timing(
-            table, name, spreads=spreads_of(tests), contrast_spread=contrast_spread_of(tests),
+            table, name, spreads=spreads_of(tests),
             device_names=tuple(about["device_names"]), speeds=speeds or ({}, {}),
             about={"experiment": "apportion reproduce campaign --ship"},
         )  # fmt: skip
@@ -108,6 +108,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
     else:
         features = from_ir({digest: (text, source) for digest, text, source in sources.iter_rows()})
     table, left_out = read_table(points, features, DEVICES)
+    pair = first_and_last(points, features, DEVICES)
     failed = Counter(_short(failure) for *_, failure, _ in prepared if failure)
     known = {device["id"]: device for device in devices}
     chosen = [known[name] for name in DEVICES]
@@ -117,6 +118,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
         ),
         "date": datetime.fromtimestamp(max(points["measured_at"]), UTC).date().isoformat(),
         "points": len(points),
+        "again": {} if pair is None else compared(*pair),
         "left_out": left_out,
         "failed": dict(failed),
         "device_names": [d["name"] for d in chosen],

@@ -32,7 +32,7 @@ PROMISED = 0.6
 """The same where nothing was seen yet: too much for the slower device costs more than sharing can gain, and a
 forecast from speeds may be wrong by a factor. Over the suite on 16 processors with an H200 it comes nearer to
 the best cuts than 0.8 (`tools/replay.py`)."""
-_PROMISED_BY_A_MODEL = 0.65
+PROMISED_BY_A_MODEL = 0.65
 "The same where a model says how sure it is, and that was weighed."
 _PROBE = 0.1
 "The part of a device that is only to show its speed, where it is as fast as the known one; else less."
@@ -252,7 +252,7 @@ def _bet(forecast: Forecast, names: tuple[str, ...], doubt: float) -> tuple[Spli
     alone = [model.seconds(1.0) for model in models]
     if 0 < share < 1:
         seconds = max(models[0].seconds(share), models[1].seconds(1 - share)) + forecast.sharing_seconds
-        if seconds < _PROMISED_BY_A_MODEL * min(alone):
+        if seconds < PROMISED_BY_A_MODEL * min(alone):
             return Split({names[0]: share, names[1]: 1 - share}), seconds
         share = float(alone[0] < alone[1])
     single = 0 if share == 1 else 1

@@ -28,6 +28,11 @@ from apportion.program.launch import LAUNCH, TOTALS
 Numbers = NDArray[np.float64]
 _CONTRAST = 0.5
 "How much the forest on the factor counts beside the quotient of the devices' own times."
+_OFF = 0.5
+"""How far a forest is taken to be off, over how far its trees differ. This, and `CONTRAST_SPREAD`, cost
+least among some values where kernels were held out of the campaign; suites, by which it is judged, were not
+asked."""
+CONTRAST_SPREAD = 0.1
 _TOTAL = {"groups": "work-groups"}
 "What `program.launch.TOTALS` calls it, where that is not `all …`."
 _FOREST = ("feature", "threshold", "left", "right", "value", "root", "depth")
@@ -102,8 +107,8 @@ class TimingModel:
     "The experiment that made it."
     contrast: Forest | None = None
     "log(seconds of the first device / of the second), less that of the sums."
-    contrast_spread: float = 0.3
-    "Of the log of that factor, on kernels of suites that were held out."
+    contrast_spread: float = CONTRAST_SPREAD
+    "By how much the log of that factor may be off though all trees agree."
     sees_first: bool = False
     "Whether the forests know the first times of the first two devices beside the features."
 
@@ -147,7 +152,7 @@ class TimingModel:
             first, second, *_ = (device.spread for device in self.devices)
             return np.full(len(rows), float(np.hypot(first, second)))
         seen = self._seen(rows, self._first(rows, totals, speeds))
-        return np.asarray(np.hypot(self.contrast.each(seen).std(axis=1), self.contrast_spread))
+        return np.asarray(np.hypot(_OFF * self.contrast.each(seen).std(axis=1), self.contrast_spread))
 
     def _first(
         self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None
@@ -214,7 +219,7 @@ class TimingModel:
         contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
         return cls(
             described["name"], tuple(described["features"]), devices, described["made_by"], contrast,
-            described.get("contrast_spread", 0.3), described.get("sees_first", False),
+            described.get("contrast_spread", CONTRAST_SPREAD), described.get("sees_first", False),
         )  # fmt: skip
 
 

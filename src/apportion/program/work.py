@@ -466,10 +466,8 @@ class _Count:
             return self._joined(condition, depth)
         if condition.opcode != "icmp":
             return None
-        among = max(self._told_apart(operand) for operand in condition.operands)
-        if condition.element in ("eq", "ne") and among > 1:
-            one = 1 / among
-            return one if condition.element == "eq" else 1 - one
+        if condition.element in ("eq", "ne") and (equal := self._equal(condition.operands)) is not None:
+            return equal if condition.element == "eq" else 1 - equal
         a, b = (self._value(operand) for operand in condition.operands)
         if a is None or b is None:
             return None
@@ -480,6 +478,20 @@ class _Count:
             "slt": a < b, "ult": a < b, "sle": a <= b, "ule": a <= b,
         }.get(condition.element)  # fmt: skip
         return None if true is None else 0.97 if true else 0.03
+
+    def _equal(self, operands: tuple[str, ...]) -> float | None:
+        """How often two values are equal, where an id decides, or an element of an array that is known."""
+        among = max(self._told_apart(operand) for operand in operands)
+        if among > 1:
+            return 1 / among
+        for value, other in (operands, operands[::-1]):
+            held, wanted = self._held(value), self._value(other)
+            if held is None or wanted is None or held.mean < 0:
+                continue
+            if held.mean <= 1:  # a flag
+                return 1 - held.mean if wanted == 0 else held.mean if wanted == 1 else 0.0
+            return 1 / (2 * held.mean + 1) if 0 <= wanted <= 2 * held.mean else 0.0
+        return None
 
     def _joined(self, condition: Instruction, depth: int) -> float | None:
         """`and`, `or` and `not`, as clang writes them: a choice between a condition and a constant too."""

@@ -38,6 +38,7 @@ class CampaignTable:
     totals: Numbers  # (N, T) see `program.launch.TOTALS`
     fixed: Numbers  # (N, 2) seconds
     rate: Numbers  # (N, 2) seconds
+    times: NDArray[np.int64] | None = None  # (N,) how often each was measured; once where that is not said
 
     def __post_init__(self) -> None:
         parts = (
@@ -82,7 +83,13 @@ class CampaignTable:
         return CampaignTable(
             self.devices, pick(self.names), pick(self.suites), pick(self.digests), pick(self.ranges),
             self.rows[numbers], self.totals[numbers], self.fixed[numbers], self.rate[numbers],
+            None if self.times is None else self.times[numbers],
         )  # fmt: skip
+
+    def measured(self, least: int) -> NDArray[np.bool_]:
+        """(N,): which launches were measured at least so often."""
+        times = np.ones(len(self), np.int64) if self.times is None else self.times
+        return np.asarray(times >= least)
 
     @property
     def digest(self) -> str:
@@ -177,6 +184,7 @@ def read_table(
         )
         by_case.setdefault(key, {}).setdefault(point["device"], []).append(point)
     rows, totals, fixed, rate, names, suites, digests, ranges = [], [], [], [], [], [], [], []
+    times = []
     for key, seen in by_case.items():
         both = [seen.get(device, []) for device in devices]
         if any(not _measured(points) for points in both):
@@ -196,13 +204,32 @@ def read_table(
         suites.append(str(both[0][-1]["suite"]))
         digests.append(f"{key[0]}:{key[1]}")
         ranges.append(f"{key[2]}/{key[3]}")
+        times.append(min(len(_measured(points)) for points in both))
     if not rows:
         raise InvalidSetting("No launch was measured on both devices")
     table = CampaignTable(
         devices, tuple(names), tuple(suites), tuple(digests), tuple(ranges), np.array(rows), np.array(totals),
-        np.array(fixed), np.array(rate),
+        np.array(fixed), np.array(rate), np.array(times, np.int64),
     )  # fmt: skip
     return table, left_out
+
+
+def first_and_last(
+    points: pl.DataFrame, features: Features, devices: tuple[str, str]
+) -> tuple[CampaignTable, CampaignTable] | None:
+    """The launches that were measured more than once, as they were the first time and the last; None where
+    there are none. In between lie minutes or another machine of the same kind."""
+    good = points.filter((pl.col("failure") == "") & pl.col("seconds").is_not_null())
+    again = good.filter(pl.len().over("key") > 1).sort("measured_at", maintain_order=True)
+    ends = [again.unique("key", keep=keep, maintain_order=True) for keep in ("first", "last")]
+    try:
+        first, last = (read_table(each, features, devices)[0] for each in ends)
+    except InvalidSetting:
+        return None
+    places = {key: place for place, key in enumerate(zip(last.digests, last.ranges, last.names, strict=True))}
+    keys = list(zip(first.digests, first.ranges, first.names, strict=True))
+    kept = np.array([place for place, key in enumerate(keys) if key in places], np.int64)
+    return first.part(kept), last.part(np.array([places[keys[place]] for place in kept], np.int64))
 
 
 def _measured(points: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
@@ -227,6 +254,7 @@ def save_table(table: CampaignTable, path: Path) -> None:
         **{f"{kind} {device}": values[:, number].astype(np.float32)
            for kind, values in (("fixed", table.fixed), ("rate", table.rate))
            for number, device in enumerate((first, second))},
+        **({} if table.times is None else {"times": table.times.astype(np.int32)}),
         **{f"feature {n}": table.rows[:, n].astype(np.float32) for n in range(table.rows.shape[1])},
         **{f"total {n}": table.totals[:, n].astype(np.float32) for n in range(table.totals.shape[1])},
     }  # fmt: skip
@@ -253,6 +281,7 @@ def load_table(path: Path) -> CampaignTable:
             (first, second), tuple(frame["name"]), tuple(frame["suite"]), tuple(frame["digest"]),
             tuple(frame["range"]), block("feature", range(features)), block("total", range(totals)),
             block("fixed", names), block("rate", names),
+            frame["times"].to_numpy().astype(np.int64) if "times" in frame.columns else None,
         )  # fmt: skip
     except (OSError, pl.exceptions.PolarsError, ValueError) as error:
         raise UnreadableFile(f"Cannot read the table of measurements {path}: {error}") from error

@@ -3,8 +3,9 @@ shares only."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,27 @@ class Tested:
     "Method → the same by the ratio of times alone (Eq. 5.8), where the method says that."
     constant_for_regret: float
     log_errors: Numbers  # (N, 2): log of foretold over measured seconds, by device
+    weights: Numbers | None = None
+    "(N,): what each launch counts; all alike where that is not said."
+
+
+def often_measured(tests: Sequence[Tested], least: int) -> list[Tested]:
+    """The launches among them that were measured at least so often; suites count as they did with all."""
+    kept = [one.table.measured(least) for one in tests]
+    there = Counter(suite for one in tests for suite in one.table.suites)
+    here = Counter(
+        suite for one, some in zip(tests, kept, strict=True) for suite in one.table.part(some).suites
+    )
+    return [
+        replace(
+            one, table=part, log_errors=one.log_errors[some],
+            shares={method: values[some] for method, values in one.shares.items()},
+            ratios={method: values[some] for method, values in one.ratios.items()},
+            weights=np.array([there[suite] / here[suite] for suite in part.suites]),
+        )
+        for one, some in zip(tests, kept, strict=True)
+        if len(part := one.table.part(some))
+    ]  # fmt: skip
 
 
 def leave_one_suite_out(
@@ -171,16 +193,19 @@ def regret(tests: list[Tested], method: str) -> Interval:
 def _interval(tests: list[Tested], of: Callable[[Tested], Numbers]) -> Interval:
     """The mean, with an interval by drawing kernels again: launches of one kernel are not independent."""
     values = np.concatenate([of(one) for one in tests])
+    weights = np.concatenate(
+        [np.ones(len(one.table)) if one.weights is None else one.weights for one in tests]
+    )
     kernels = np.concatenate([np.array(one.table.digests) for one in tests])
     _, place = np.unique(kernels, return_inverse=True)
-    sums, counts = np.bincount(place, values), np.bincount(place)
+    sums, counts = np.bincount(place, weights * values), np.bincount(place, weights)
     random = np.random.default_rng(0)
     drawn = []
     for _ in range(_BOOTSTRAPS):
         chosen = random.integers(0, len(sums), len(sums))
         drawn.append(sums[chosen].sum() / counts[chosen].sum())
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(float(values.mean()), float(low), float(high))
+    return Interval(float(np.average(values, weights=weights)), float(low), float(high))
 
 
 def spreads_of(tests: Sequence[Tested]) -> tuple[float, float]:
@@ -188,9 +213,3 @@ def spreads_of(tests: Sequence[Tested]) -> tuple[float, float]:
     alike."""
     each = np.sqrt(np.mean([(one.log_errors**2).mean(axis=0) for one in tests], axis=0))
     return float(each[0]), float(each[1])
-
-
-def contrast_spread_of(tests: Sequence[Tested]) -> float:
-    """The same for the log of the factor between the devices."""
-    off = [one.log_errors[:, 0] - one.log_errors[:, 1] for one in tests]
-    return float(np.sqrt(np.mean([(each**2).mean() for each in off])))

@@ -44,7 +44,6 @@ def fit_timing(
     *,
     settings: TimingSettings = DEFAULT,
     spreads: tuple[float, float] = (0.3, 0.3),
-    contrast_spread: float = 0.3,
     device_names: tuple[str, str] = ("", ""),
     speeds: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {}),
     about: Mapping[str, object] | None = None,
@@ -54,7 +53,6 @@ def fit_timing(
     Args:
         speeds: each device's `device.base.Calibration.speeds`, from which times are then foretold at first.
         spreads: each device's standard deviation of log seconds on kernels that were held out.
-        contrast_spread: that of the log of the factor between them.
     """
     least = np.quantile(table.seconds, _LEAST, axis=0)
     by_speeds = all(speeds)
@@ -92,7 +90,7 @@ def fit_timing(
         "data": table.digest, "rows": len(table), "kernels": len(set(table.digests)),
         "settings": asdict(settings), "version": __version__, **(about or {}),
     }  # fmt: skip
-    return TimingModel(name, LAUNCH, devices, made_by, contrast.result(), contrast_spread, sees_first=True)
+    return TimingModel(name, LAUNCH, devices, made_by, contrast.result(), sees_first=True)
 
 
 def sum_of(table: CampaignTable, device: int) -> Numbers:
