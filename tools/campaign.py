@@ -266,7 +266,7 @@ def _prepared(results: Path) -> list[list[str]]:
     return found
 
 
-def measure(folder: Path, results: Path, seconds: float, passes: int, sample: int) -> None:
+def measure(folder: Path, results: Path, seconds: float, passes: int = 1, sample: int = 900) -> None:
     """Measure for so many seconds; with several passes a sample of what was measured before, until it was so
     often."""
     until = time.monotonic() + seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +58,12 @@ def test_every_step_runs_where_nothing_was_prepared(tool: ModuleType, tmp_path: 
     assert {point["suite"] for point in points} == {"generated", "apportion"}
     assert {point["device"] for point in points} >= {"cpu"}
     assert len(pl.read_parquet(results / "measurements.parquet")) == len(points)
+    measured = {point["key"] for point in points if not point["failure"]}
+    tool.measure(kernels, results, 60.0, passes=2, sample=3)
+    again = Counter(point["key"] for point in read_journal(results) if not point["failure"])
+    assert set(again) >= measured
+    assert {again[point["key"]] for point in points if point["suite"] == "apportion"} <= {0, 2}
+    assert 0 < sum(again[key] == 2 for key in measured) < len(measured)  # the suite's, and three others
     tool.fit(kernels, results)
     assert (tmp_path / "weights" / "xeon-h200.safetensors").exists()
 

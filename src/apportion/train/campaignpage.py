@@ -76,7 +76,7 @@ def page(
         "these come the papers' label (Eq. 5.8, the ratio of times alone) and the cut that ends soonest.\n",
         f"- Machine: {about.machine}; {about.date}\n- Made by `{about.command}`; data {table.digest[:16]}, "
         f"seed {DEFAULT.seed}\n"
-        f"- {about.points} points (a device at a range) in all\n"
+        f"- {about.points} measurements of a device at a range in all, failures included\n"
         f"- Wanted: {_TARGETS['kernels']:,} distinct kernels "
         f"({_met(kernels >= _TARGETS['kernels'])}) and {_TARGETS['launches']:,} launches "
         f"({_met(len(table) >= _TARGETS['launches'])})\n",
