@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from apportion.errors import InvalidSetting
 
@@ -81,20 +82,48 @@ class IndexProgram:
     steps: tuple[Step, ...]
 
     def intervals(
-        self, span: NDRange, dimension: int, first: int, last: int, scalars: Mapping[int, int]
-    ) -> list[Interval | None]:
-        """The interval of every step, for the work-groups [first, last) along `dimension`.
+        self,
+        span: NDRange,
+        dimension: int,
+        first: int,
+        last: int,
+        scalars: Mapping[int, int],
+        wanted: tuple[int, ...] | None = None,
+    ) -> dict[int, Interval | None]:
+        """The interval of every step, or of those that are wanted and what they need, for the work-groups
+        [first, last) along `dimension`.
 
         Args:
             scalars: argument number → value, for integer arguments passed by value.
         """
         groups = [(0, count - 1) for count in span.groups]
         groups[dimension] = (first, last - 1)
-        found: list[Interval | None] = []
-        for step in self.steps:
+        found: dict[int, Interval | None] = {}
+        for number in range(len(self.steps)) if wanted is None else self._needed(wanted):
+            step = self.steps[number]
             operands = [found[i] for i in step.operands]
-            found.append(_evaluate(step, operands, span, groups, scalars))
+            found[number] = _evaluate(step, operands, span, groups, scalars)
         return found
+
+    def _needed(self, wanted: tuple[int, ...]) -> list[int]:
+        """What steps take to be worked out, in order; a launch with a new cut asks for a few of many."""
+        known = self._orders
+        if wanted not in known:
+            there: set[int] = set()
+            left = list(wanted)
+            while left:
+                if (number := left.pop()) not in there:
+                    there.add(number)
+                    left += self.steps[number].operands
+            known[wanted] = sorted(there)
+        return known[wanted]
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, ...], list[int]]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"steps": self.steps}  # not what was worked out meanwhile
 
 
 @dataclass(frozen=True)
@@ -119,7 +148,8 @@ def bytes_touched(
         return None
     if groups[1] <= groups[0] or not reaches:
         return 0, 0
-    found = program.intervals(span, dimension, groups[0], groups[1], scalars)
+    wanted = tuple(reach.offset for reach in reaches)
+    found = program.intervals(span, dimension, groups[0], groups[1], scalars, wanted)
     start, end = size, 0
     for reach in reaches:
         interval = found[reach.offset]
