@@ -135,8 +135,9 @@ def page(
         "takes is not in it. The launches above were chosen by the model of that day. Beside the calibrated "
         "speeds and what the kernel is made of (learned from nothing) a timing model of the "
         "[campaign](campaign.md) without the suite. A first launch is shared only where that promises "
-        f"{feedback.PROMISED:g} of the best device's time ({feedback.PROMISED_BY_A_MODEL:g} where a model "
-        "says how sure it is), a rule that was set on an earlier run over the same kernels.",
+        f"{feedback.PROMISED:g} of the best device's time, or with a model that says how sure it is "
+        f"{feedback.PROMISED_BY_A_MODEL:g} with {1e3 * feedback.SHARING_COSTS:g} ms for sharing: rules that "
+        "were set on earlier runs over the same kernels.",
         "",
         "| instances | foretold by | kernels | efficiency | time over the best cut's | worst "
         "| share off the best cut, percent |",
