@@ -12,6 +12,7 @@ import pytest
 
 from apportion.cli import main
 from apportion.device.campaign import JOURNAL, LAUNCHES, TABLE
+from apportion.device.observe import ProcessorTime
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
@@ -77,6 +78,23 @@ def test_a_kill_in_the_middle_of_a_point_loses_one_launch_at_most(tmp_path: Path
 def _lines(path: Path) -> list[str]:
     """The lines of a file that are whole."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def test_a_machine_whose_time_others_got_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.cl").write_text("kernel void one(global int *y) { y[get_global_id(0)] = 1; }")
+    times = iter([ProcessorTime(100.0, 1.0), ProcessorTime(108.0, 3.0)])
+    monkeypatch.setattr("apportion.cli.measure.processor_time", lambda: next(times))
+    with pytest.raises(SystemExit) as stopped:
+        main(
+            ["measure", str(tmp_path), "--out", str(tmp_path / "out"), "--devices", "cpu", "--sizes", "128",
+             "--local-sizes", "32", "--seconds", "0.05", "--passes", "2"]
+        )  # fmt: skip
+    assert not stopped.value.code
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 points measured now" in said
+    assert "got 20% of the processors' time" in said
 
 
 def test_nothing_to_measure_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

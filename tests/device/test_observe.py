@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from apportion.device.base import Limits
 from apportion.device.campaign import Campaign, run_campaign, workloads_of
 from apportion.device.measure import Repeats
-from apportion.device.observe import SWITCH, Observer, packages
+from apportion.device.observe import SWITCH, Observer, ProcessorTime, packages, processor_time
 from apportion.device.platforms import DriverOptions
 
 
@@ -20,6 +21,25 @@ def test_a_processors_meter_counts_millionths_of_a_joule(tmp_path: Path) -> None
     (tmp_path / "intel-rapl:2").mkdir()  # without a file that may be read
     (meter,) = packages(tmp_path)
     assert (meter.name, meter.energy, meter.read()) == ("package 0", True, 2.5)
+
+
+def test_time_that_other_machines_got_is_told_apart_from_time_that_was_used(tmp_path: Path) -> None:
+    tick = os.sysconf("SC_CLK_TCK")
+    stat = tmp_path / "stat"
+
+    def at(user: int, stolen: int) -> ProcessorTime:
+        stat.write_text(f"cpu  {user * tick} 0 {tick} 900 5 0 {tick} {stolen * tick} 0 0\ncpu0 1 2 3\n")
+        found = processor_time(stat)
+        assert found is not None
+        return found
+
+    before, after = at(10, 2), at(18, 4)
+    assert (before.used, before.stolen) == (12.0, 2.0)
+    assert after.part_stolen_since(before) == pytest.approx(0.2)
+    assert before.part_stolen_since(before) == 0
+    stat.write_text("nonsense\n")
+    assert processor_time(stat) is None
+    assert processor_time(tmp_path / "none") is None
 
 
 def test_nothing_is_observed_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from apportion.cli.show import note, print_json, progress
 from apportion.device.base import Limits
 from apportion.device.campaign import TABLE, Campaign, run_campaign, workloads_of
 from apportion.device.measure import Repeats
+from apportion.device.observe import processor_time
 from apportion.device.platforms import DriverOptions
 from apportion.device.workload import Workload
 from apportion.errors import InvalidSetting
@@ -79,6 +80,7 @@ def measure(
         until=None if budget is None else time.monotonic() + budget,
     )  # fmt: skip
     known = len(campaign.devices) or 2
+    before = processor_time()
     for point in progress(found, label="Measuring", total=total * known * passes, quiet=json):
         points += 1
         failures += bool(point.failure)
@@ -87,6 +89,16 @@ def measure(
         elif point.failure:
             note(f"{point.source} {point.kernel} on {point.device}: {point.failure}")
     note(f"{points} points measured now, {failures} of them failures; all are in {out / TABLE}.")
+    after = processor_time()
+    if points and before and after and (stolen := after.part_stolen_since(before)) > _MUCH_STOLEN:
+        note(
+            f"Other machines on the same hardware got {stolen:.0%} of the processors' time meanwhile: times "
+            "of CPU devices vary by more than their intervals say. Measure again, at another time, with more "
+            "--passes."
+        )
+
+
+_MUCH_STOLEN = 0.02
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGES = Path("/sys/class/powercap")
+_STAT = Path("/proc/stat")
 SWITCH = "APPORTION_OBSERVE"
 "The environment variable that switches observers on: `energy`, `counters`, or both with a comma between."
 
@@ -48,6 +49,32 @@ def _counters() -> list[Observer]:
         Observer("page faults", lambda: float(used().ru_minflt + used().ru_majflt)),
         Observer("switches", lambda: float(used().ru_nvcsw + used().ru_nivcsw)),
     ]
+
+
+@dataclass(frozen=True)
+class ProcessorTime:
+    """What became of a machine's processors since it started."""
+
+    used: float
+    "Seconds in which they worked for somebody on this machine, all of them together."
+    stolen: float
+    "Seconds in which somebody wanted one and the hypervisor had given it to another machine."
+
+    def part_stolen_since(self, before: ProcessorTime) -> float:
+        """The part of the time that was wanted since then, which others got."""
+        stolen, used = self.stolen - before.stolen, self.used - before.used
+        return stolen / (used + stolen) if used + stolen > 0 else 0.0
+
+
+def processor_time(path: Path = _STAT) -> ProcessorTime | None:
+    """What Linux says of all processors together; None where it does not."""
+    try:
+        words = path.read_text().split("\n", 1)[0].split()
+        user, nice, system, _, _, irq, soft, stolen = map(int, words[1:9])
+    except (OSError, ValueError):
+        return None
+    tick = os.sysconf("SC_CLK_TCK")
+    return ProcessorTime((user + nice + system + irq + soft) / tick, stolen / tick)
 
 
 def packages(folder: Path) -> list[Observer]:
