@@ -28,7 +28,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -301,25 +301,19 @@ def _again(workloads: Iterable[Workload], results: Path, sample: int) -> list[Wo
     """A sample of what was measured before, the same on every machine, and all of the suite's.
 
     What there is of a kernel comes at once, since loading it takes longer than a launch."""
-    known = {_case(point): point["suite"] for point in read_journal(results) if not point["failure"]}
+    from apportion.train.campaign import key_of, key_of_point
+
+    known = {key_of_point(point): point["suite"] for point in read_journal(results) if not point["failure"]}
     others = [case for case, suite in known.items() if suite != SUITE]
     random.Random(SEED).shuffle(others)
     chosen = set(others[:sample])
-
-    def is_chosen(workload: Workload, case: Case) -> bool:
-        sizes = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
-        return workload.suite == SUITE or (
-            (workload.digest, workload.kernel, *sizes, " ".join(case.arguments)) in chosen
-        )
-
-    cases = ((each, tuple(case for case in each.cases if is_chosen(each, case))) for each in workloads)
+    cases = (
+        (each, tuple(case for case in each.cases if each.suite == SUITE or key_of(each, case) in chosen))
+        for each in workloads
+    )
     kept = [dataclasses.replace(each, cases=some) for each, some in cases if some]
     random.Random(SEED).shuffle(kept)
     return kept
-
-
-def _case(point: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(point[name] for name in ("digest", "kernel", "global_size", "local_size", "arguments"))
 
 
 def ordered(workloads: Iterable[Workload]) -> list[Workload]:
@@ -411,7 +405,7 @@ def fit(folder: Path, results: Path) -> None:
     model = fit_timing(
         others, "xeon-h200", spreads=(0.5, 0.5),
         device_names=(known[0].name, known[1].name),
-        speeds=tuple(info.calibration.speeds() if info.calibration else {} for info in known),  # type: ignore[arg-type]
+        speeds=(known[0].speeds(), known[1].speeds()),
         about={"experiment": "tools/campaign.py fit: without the suite"},
     )  # fmt: skip
     model.save(WEIGHTS)

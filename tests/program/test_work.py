@@ -150,3 +150,13 @@ def test_what_flags_decide_is_done_as_often_as_they_are_set() -> None:
     flags = (np.arange(2000) % 10 == 0).astype(np.uint8)
     work = work_of(module, "f", LINE, {}, {0: contents_of(flags)})
     assert work.counts["angles"] == pytest.approx(10, rel=0.1)
+
+
+def test_an_id_that_is_stirred_often_is_looked_at_once() -> None:
+    """Each line uses the one before it twice: without memory that would be two to the power of lines."""
+    stirred = " ".join(f"x ^= x >> {3 + k % 7}; x *= {2 * k + 3}u;" for k in range(60))
+    work = _work(
+        f"kernel void f(global float *a) {{ uint x = get_global_id(0); {stirred}"
+        " if ((x & 7) == 3) { for (int k = 0; k < 64; k++) a[x] = sin(a[x]); } }"
+    )
+    assert 0 < work.counts["angles"] <= 64

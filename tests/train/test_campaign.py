@@ -221,4 +221,14 @@ def test_of_launches_that_were_measured_again_the_first_time_and_the_last_are_co
     assert pair is not None
     first, last = pair
     assert (first.rate[:, 0].tolist(), last.rate[:, 0].tolist()) == ([1.0], [3.0])
+    # Rows belong together in whatever order things were measured, also where arguments alone differ.
+    others = [{**one, "arguments": "int32:1", "key": f"0 {one['key']}"} for one in reversed(thrice)]
+    others = [
+        {**one, "rate": 10 * float(str(one["rate"])), "measured_at": -at} for at, one in enumerate(others)
+    ]
+    both = first_and_last(pl.DataFrame([*thrice, *others]), features, ("cpu", "gpu"))
+    assert both is not None
+    pairs = sorted(zip(*(each.rate[:, 0].tolist() for each in both), strict=True))
+    assert np.array(pairs) == pytest.approx(np.array([(1.0, 3.0), (10.0, 30.0)]))
+    ]
     assert first_and_last(pl.DataFrame(once), features, ("cpu", "gpu")) is None

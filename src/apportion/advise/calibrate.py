@@ -103,8 +103,7 @@ def calibrate(
             if one.failure or not whole:
                 report(f"{workload.name} on {device.id}: {one.failure or 'nothing was measured'}")
                 continue
-            speeds = {device.kind: device.calibration.speeds()} if device.calibration else {}
-            raw = chosen.predict(device.kind, row, totals, speeds)
+            raw = chosen.predict(device.kind, row, totals, {device.kind: device.speeds()})
             said = by_speed(device, chosen.device(device.kind)).applied(raw)
             seconds[device.id].append((raw.seconds, float(np.median(whole))))
             report(

@@ -103,11 +103,11 @@ def _launch(query: Query, ir: str, text: str) -> Launch:
     signature = signature_of(ir, query.kernel, text)
     span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
     case = case_of(signature, accesses_of(ir, text)[signature.name], span)
-    # What arrays hold is made up here: loops that they end are better guessed.
-    launch = replace(case.launch(ir, signature.name, text), contents={})
+    launch = case.launch(ir, signature.name, text)
     factor = query.bytes / case.nbytes if query.bytes and case.nbytes else 1.0
     scaled = {place: max(1, round(factor * nbytes)) for place, nbytes in launch.array_bytes.items()}
-    return replace(launch, array_bytes=scaled)
+    # What arrays hold is made up here: loops that they end are better guessed.
+    return replace(launch, array_bytes=scaled, contents={})
 
 
 def _sizes(query: Query) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:

@@ -119,7 +119,7 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
 
 def _speeds(devices: Sequence[DeviceInfo]) -> dict[str, dict[str, float]]:
     """Kind of device → what it was calibrated to do per second, where it was."""
-    return {device.kind: device.calibration.speeds() for device in devices if device.calibration}
+    return {device.kind: device.speeds() for device in devices}
 
 
 def correction_of(device: DeviceInfo, model: str) -> Correction | None:

@@ -18,6 +18,7 @@ from apportion.device.workload import Workload
 from apportion.errors import InvalidSetting
 
 _FLAG = Parameter(negative="")
+_MUCH_STOLEN = 0.02
 
 
 def measure(
@@ -96,9 +97,6 @@ def measure(
             "of CPU devices vary by more than their intervals say. Measure again, at another time, with more "
             "--passes."
         )
-
-
-_MUCH_STOLEN = 0.02
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from apportion.advise.timing import WEIGHTS
 from apportion.cli.show import note
-from apportion.device.base import Calibration
+from apportion.device.base import info_from
 from apportion.errors import UnreadableFile
 from apportion.suite import PROBLEMS
 from apportion.train.campaign import (
@@ -110,19 +110,19 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object
     table, left_out = read_table(points, features, DEVICES)
     pair = first_and_last(points, features, DEVICES)
     failed = Counter(_short(failure) for *_, failure, _ in prepared if failure)
-    known = {device["id"]: device for device in devices}
+    known = {device["id"]: info_from(device) for device in devices}
     chosen = [known[name] for name in DEVICES]
     return table, {
         "machine": " and ".join(
-            f"{d['name']} ({d['platform']} {d['driver']}, {d['compute_units']} units)" for d in chosen
+            f"{info.name} ({info.platform} {info.driver}, {info.compute_units} units)" for info in chosen
         ),
         "date": datetime.fromtimestamp(max(points["measured_at"]), UTC).date().isoformat(),
         "points": len(points),
         "again": {} if pair is None else compared(*pair),
         "left_out": left_out,
         "failed": dict(failed),
-        "device_names": [d["name"] for d in chosen],
-        "speeds": [Calibration(**d["calibration"]).speeds() if d["calibration"] else {} for d in chosen],
+        "device_names": [info.name for info in chosen],
+        "speeds": [info.speeds() for info in chosen],
     }
 
 

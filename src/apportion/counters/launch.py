@@ -52,7 +52,7 @@ def profile_file(
         source, signature.name, tuple(values.values()), span, compile=options, groups=groups,
         limits=CountLimits(seconds=seconds, instructions=instructions),
     )  # fmt: skip
-    size, group = "x".join(map(str, span.global_size)), "x".join(map(str, span.local_size))
+    size, group = span.in_words
     run = run_of(source.digest, signature.name, size, group)
     return profile, CounterTable.of(profile.rows(run, path.stem, f"{size}/{group}"))
 

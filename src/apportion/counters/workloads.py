@@ -72,7 +72,7 @@ class WorkloadItem:
     @property
     def name(self) -> str:
         """What the journal calls it."""
-        size, local = _sizes(self.case.span)
+        size, local = self.case.span.in_words
         workload = self.workload
         return f"workload {workload.name} {run_of(workload.digest, workload.kernel, size, local)}"
 
@@ -171,7 +171,7 @@ def items_among(
     """The items with a launch that is one of these runs."""
     return [
         item for item in items
-        if any(run_of(source.digest, kernel, *_sizes(span)) in runs
+        if any(run_of(source.digest, kernel, *span.in_words) in runs
                for source, _, kernel, span in _launches(item))
     ]  # fmt: skip
 
@@ -286,7 +286,7 @@ def graphs_of(items: Iterable[SuiteItem | WorkloadItem], runs: Collection[str]) 
     made: dict[tuple[str, str], dict[str, float] | None] = {}
     for item in items:
         for source, (program, called), kernel, span in _launches(item):
-            size, local = _sizes(span)
+            size, local = span.in_words
             run = run_of(source.digest, kernel, size, local)
             if run not in runs:
                 continue
@@ -355,7 +355,7 @@ def _workload_rows(item: WorkloadItem, limits: CountLimits) -> list[Row]:
 
 
 def _rows(profile: KernelProfile, digest: str, called: tuple[str, str], span: NDRange) -> list[Row]:
-    size, local = _sizes(span)
+    size, local = span.in_words
     rows = profile.rows(run_of(digest, profile.kernel, size, local), called[0], f"{size}/{local}")
     return [row._replace(kernel=called[1]) for row in rows]
 
@@ -371,10 +371,6 @@ def _called(name: str, suite: str, kernel: str) -> tuple[str, str]:
         application, _, rest = name[len(suite) + 1 :].partition("-")
         return f"{suite}-{application}", rest or kernel
     return name.removesuffix(".cl").removesuffix(f"-{kernel}"), kernel
-
-
-def _sizes(span: NDRange) -> tuple[str, str]:
-    return "x".join(map(str, span.global_size)), "x".join(map(str, span.local_size))
 
 
 def _value(position: int, word: ArrayWord | np.generic | int) -> Value | LocalMemory:

@@ -68,6 +68,10 @@ class DeviceInfo:
     compiler: str = ""
     "What compiles kernels for it, as far as the driver tells."
 
+    def speeds(self) -> dict[str, float]:
+        """`Calibration.speeds`; nothing where it was never calibrated."""
+        return self.calibration.speeds() if self.calibration is not None else {}
+
 
 @dataclass(frozen=True)
 class LocalMemory:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pyopencl as cl
 
@@ -54,7 +55,7 @@ def calibrate(queue: Queue) -> Calibration:
     stream = _fastest(lambda: _wait(queue, "stream", count, *buffers))
     empty = _fastest(lambda: _wait(queue, "empty", _GROUP, buffers[0]), 20)
     many = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
-    multiply = _seconds_each(lambda turns: _wait(queue, "multiply", many, buffers[0], _integer(turns)))
+    multiply = _seconds_each(partial(_turn, queue, "multiply", many, (buffers[0],)))
     arithmetic = many * _MULTIPLY_ADDS / multiply
     worth = {
         name: arithmetic * seconds / (many * each)
@@ -80,9 +81,10 @@ def exercise(queue: Queue, seconds: float) -> None:
     items = _GROUP * queue.info.compute_units
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * items)
     turns = 64
-    _wait(queue, "multiply", items, buffer, _integer(1))
+    todo = partial(_turn, queue, "multiply", items, (buffer,))
+    todo(1)
     while True:
-        taken = _seconds(partial(_wait, queue, "multiply", items, buffer, _integer(turns)))
+        taken = _seconds(partial(todo, turns))
         if taken >= seconds or turns == _MOST:
             return
         turns = min(_MOST, turns * max(2, int(seconds / taken)))
@@ -94,14 +96,16 @@ def _operations(queue: Queue, items: int, buffers: list[cl.Buffer]) -> dict[str,
     for number, (name, each) in enumerate(_OPERATIONS.items()):
         if name.startswith("double") and not queue.info.double_precision:
             continue
-        todo = partial(_wait, queue, "operations", items, *buffers, _integer(number))
-        found[name] = _seconds_each(lambda turns, todo=todo: todo(_integer(turns))), each  # type: ignore[misc]
+        todo = partial(_turn, queue, "operations", items, (*buffers, _integer(number)))
+        found[name] = _seconds_each(todo), each
     shared = cl.LocalMemory(4 * _GROUP)
-    found["barriers"] = (
-        _seconds_each(lambda turns: _wait(queue, "barriers", items, buffers[0], shared, _integer(turns))),
-        2,
-    )
+    found["barriers"] = _seconds_each(partial(_turn, queue, "barriers", items, (buffers[0], shared))), 2
     return found
+
+
+def _turn(queue: Queue, kernel: str, items: int, arguments: tuple[Any, ...], turns: int) -> None:
+    """Run a kernel whose last argument says how often it turns."""
+    _wait(queue, kernel, items, *arguments, _integer(turns))
 
 
 def _integer(value: int) -> bytes:
@@ -180,9 +184,7 @@ kernel void operations(global float *a, global int *counters, int operation, int
         x = 1.3f / (x + 0.7f); i = 1000003 / ((i & 1023) + 3);
     }} break;
     case 1: for (int t = 0; t < turns; t++) {{ x = sqrt(x + 0.5f); y = rsqrt(y + 0.5f); }} break;
-    case 2: for (int t = 0; t < turns; t++) {{
-        x = exp(-x); y = log(y + 1.5f);
-    }} break;
+    case 2: for (int t = 0; t < turns; t++) {{ x = exp(-x); y = log(y + 1.5f); }} break;
     case 3: for (int t = 0; t < turns; t++) {{ x = sin(x + 0.5f); y = cos(y); }} break;
     case 4: for (int t = 0; t < turns; t++) {{
         i = ((i << 3) ^ (i >> 2)) + j; j = ((j << 5) ^ (j >> 3)) + 11;

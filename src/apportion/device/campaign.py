@@ -343,7 +343,7 @@ def _expected(taken: Sequence[tuple[int, float]], items: int) -> float:
 
 
 def _start(workload: Workload, case: Case, info: DeviceInfo) -> Point:
-    size, local = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
+    size, local = case.span.in_words
     arguments = " ".join(case.arguments)
     what = (
         workload.digest,

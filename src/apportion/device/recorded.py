@@ -15,7 +15,7 @@ from apportion.errors import MalformedInput, UnknownName, UnreadableFile
 def key_of(launch: Launch) -> str:
     """What a recording is found by: the source, its options, the kernel and the range; not the arguments."""
     digest = hashlib.sha256(f"{launch.options}\0{launch.source}".encode()).hexdigest()[:16]
-    sizes = "x".join(map(str, launch.span.global_size)), "x".join(map(str, launch.span.local_size))
+    sizes = launch.span.in_words
     return f"{launch.kernel} {sizes[0]}/{sizes[1]} {digest}"
 
 

@@ -100,13 +100,14 @@ class Pool:
         master = self._masters.get(key)
         if master is None or len(master) < shift + word.count:
             length = max(1 << 16, 1 << (shift + word.count - 1).bit_length())
-            master = self._masters[key] = _filled(np.dtype(word.dtype), length, fill, rest)
+            master = self._masters[key] = _filled(word, length)
         return master[shift : shift + word.count].view(np.uint8).reshape(-1)
 
 
-def _filled(kind: np.dtype[Any], count: int, fill: str, rest: str) -> NDArray[Any]:
+def _filled(word: ArrayWord, count: int) -> NDArray[Any]:
     """Numbers of which the first are the same however many are asked for."""
-    match fill:
+    kind = np.dtype(word.dtype)
+    match word.fill:
         case "zeros":
             return np.zeros(count, kind)
         case "ones":
@@ -116,8 +117,7 @@ def _filled(kind: np.dtype[Any], count: int, fill: str, rest: str) -> NDArray[An
     noise = np.random.default_rng(0).random(count, np.float32)
     if kind.kind == "f":
         return noise.astype(kind)
-    most = min(int(rest) if fill == "below" else 256, np.iinfo(kind).max)
-    return np.minimum((noise.astype(np.float64) * most).astype(np.int64), most - 1).astype(kind)
+    return np.minimum((noise.astype(np.float64) * word.bound).astype(np.int64), word.bound - 1).astype(kind)
 
 
 def _file(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:

@@ -53,6 +53,12 @@ class ArrayWord:
         """Its size."""
         return self.count * np.dtype(self.dtype).itemsize
 
+    @property
+    def bound(self) -> int:
+        """What random integers that it holds are below."""
+        fill, _, rest = self.fill.partition(":")
+        return min(int(rest) if fill == "below" else 256, int(np.iinfo(self.dtype).max))
+
     def contents(self) -> Contents | None:
         """What it holds, if it holds integers; None also where a file cannot be read."""
         if np.dtype(self.dtype).kind not in "iu":
@@ -68,8 +74,9 @@ class ArrayWord:
                     return contents_of(np.load(rest, mmap_mode="r", allow_pickle=False))
                 except (OSError, ValueError):
                     return None
-        below = min(int(rest) if fill == "below" else 256, int(np.iinfo(self.dtype).max))
-        return Contents(below / 2, below / 6)  # of two random numbers the second is so much above the first
+        return Contents(
+            self.bound / 2, self.bound / 6
+        )  # of two random numbers the second is so much above the first
 
 
 Word = ArrayWord | np.generic | int

@@ -58,6 +58,11 @@ class NDRange:
         return tuple(size // local for size, local in zip(self.global_size, self.local_size, strict=True))
 
     @property
+    def in_words(self) -> tuple[str, str]:
+        """`1024x64` and `16x4`: the work-items of every dimension, and those of a group."""
+        return "x".join(map(str, self.global_size)), "x".join(map(str, self.local_size))
+
+    @property
     def work_items(self) -> int:
         """Work-items in all."""
         total = 1

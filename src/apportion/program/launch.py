@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,15 +57,19 @@ class Launch:
 
     def totals(self) -> NDArray[np.float64]:
         """(len(TOTALS),): operations, bytes and launches, in their own units."""
-        return _described(self).totals
+        return self._described.totals
 
     def row(self) -> NDArray[np.float64]:
         """(len(LAUNCH),): everything a model sees."""
-        return _described(self).row
+        return self._described.row
 
     def sliced(self) -> tuple[float, float]:
         """The parts of the bytes up and down that shrink with the share of the work."""
-        return _described(self).sliced
+        return self._described.sliced
+
+    @cached_property
+    def _described(self) -> _Described:
+        return _described(self)  # once: whoever asks for the one asks for the others
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,17 +47,8 @@ _INTEGERS = {
 }  # fmt: skip
 _DIVISIONS = {"udiv", "sdiv", "urem", "srem", "fdiv", "frem"}
 _SIZES = {"get_global_size": "global", "get_local_size": "local", "get_num_groups": "groups"}
-_LESS = {
-    "slt": True,
-    "ult": True,
-    "sle": True,
-    "ule": True,
-    "sgt": False,
-    "ugt": False,
-    "sge": False,
-    "uge": False,
-}
-"Comparison of integers → whether it asks if the first is the smaller."
+_LESS = {"slt", "ult", "sle", "ule"}
+"Comparisons of integers that ask whether the first is the smaller."
 _FROM_IDS = {
     "call", "add", "sub", "mul", "shl", "or", "xor", "and", "urem", "srem", "udiv", "sdiv", "lshr", "ashr",
     "sext", "zext", "trunc", "freeze",
@@ -139,6 +130,7 @@ class _Count:
             for place, name in enumerate(function.parameters)
         }
         self.slopes: dict[str, float | None] = dict.fromkeys(function.parameters, 0.0)
+        self.apart: dict[str, int] = {}
         self.blocks: dict[str, list[Instruction]] = defaultdict(list)
         for instruction in function.instructions:
             self.blocks[instruction.block].append(instruction)
@@ -303,13 +295,12 @@ class _Count:
         )
 
     def _extended(self, instruction: Instruction) -> float | None:
-        """Shifted up and down again by as much, a value is what it was: clang extends ids like that."""
-        inner = self.by_result.get(instruction.operands[0]) if instruction.operands else None
-        if inner is not None and inner.opcode == "shl":
-            up, down = self._value(inner.operands[1]), self._value(instruction.operands[1])
-            if up is not None and down is not None:
-                slope = self._slope(inner.operands[0])
-                return None if slope is None else slope * 2.0 ** (up - down)
+        """Shifted up and down again by as much, a value is what it was."""
+        up = self._shifted_up(instruction)
+        down = self._value(instruction.operands[1]) if up is not None else None
+        if up is not None and down is not None:
+            slope = self._slope(self.by_result[instruction.operands[0]].operands[0])
+            return None if slope is None else slope * 2.0 ** (up - down)
         slope = self._slope(instruction.operands[0]) if instruction.operands else None
         return 0.0 if slope == 0 else None
 
@@ -377,17 +368,14 @@ class _Count:
         return None
 
     def _size(self, instruction: Instruction) -> float | None:
-        name = next((kind for call, kind in _SIZES.items() if call in instruction.callee), None)
-        if name is None or not instruction.operands or not instruction.operands[0].isdigit():
-            if (
-                "get_global_id" in instruction.callee
-                and instruction.operands[:1]
-                and instruction.operands[0].isdigit()
-            ):
-                dimension = int(instruction.operands[0])
-                return self.span.global_size[dimension] / 2 if dimension < self.span.dimensions else 0.0
+        dimension = _dimension(instruction)
+        if dimension is None:
             return None
-        dimension = int(instruction.operands[0])
+        name = next((kind for call, kind in _SIZES.items() if call in instruction.callee), None)
+        if name is None:
+            if "get_global_id" not in instruction.callee:
+                return None
+            return self.span.global_size[dimension] / 2 if dimension < self.span.dimensions else 0.0
         if dimension >= self.span.dimensions:
             return 1.0
         sizes = {"global": self.span.global_size, "local": self.span.local_size, "groups": self.span.groups}
@@ -471,8 +459,9 @@ class _Count:
         a, b = (self._value(operand) for operand in condition.operands)
         if a is None or b is None:
             return None
-        if condition.element in _LESS and (below := self._below(condition.operands, a, b)) is not None:
-            return below if _LESS[condition.element] else 1 - below
+        ordered = condition.element not in ("eq", "ne")
+        if ordered and (below := self._below(condition.operands, a, b)) is not None:
+            return below if condition.element in _LESS else 1 - below
         true = {
             "eq": a == b, "ne": a != b, "sgt": a > b, "ugt": a > b, "sge": a >= b, "uge": a >= b,
             "slt": a < b, "ult": a < b, "sle": a <= b, "ule": a <= b,
@@ -529,16 +518,17 @@ class _Count:
     def _told_apart(self, value: str, depth: int = 0) -> int:
         """How many work-items a value tells apart: all of a dimension where it comes from a global id, those
         of a group where from a local one, 1 where it is the same for all or comes from data."""
-        instruction = self.by_result.get(value)
-        if instruction is None or depth > 20 or instruction.opcode not in _FROM_IDS:
-            return 1
+        if value not in self.apart:
+            instruction = self.by_result.get(value)
+            if instruction is None or depth > 20 or instruction.opcode not in _FROM_IDS:
+                return 1
+            self.apart[value] = self._told_apart_by(instruction, depth)
+        return self.apart[value]
+
+    def _told_apart_by(self, instruction: Instruction, depth: int) -> int:
         if instruction.opcode == "call":
-            dimension = (
-                int(instruction.operands[0])
-                if instruction.operands[:1] and instruction.operands[0].isdigit()
-                else 9
-            )
-            if dimension >= self.span.dimensions:
+            dimension = _dimension(instruction)
+            if dimension is None or dimension >= self.span.dimensions:
                 return 1
             for name, sizes in (
                 ("get_global_id", self.span.global_size),
@@ -558,14 +548,14 @@ class _Count:
                     return min(among, max(1, int(last)))
                 case "udiv" | "sdiv":
                     return max(1, among // max(1, int(last)))
-                case "lshr" | "ashr" if not self._only_extends(instruction):
+                case "lshr" | "ashr" if self._shifted_up(instruction) != last:
                     return max(1, among >> min(int(last), 62))
         return among
 
-    def _only_extends(self, shift: Instruction) -> bool:
-        """Whether what is shifted down was shifted up by as much: clang extends ids like that."""
-        inner = self.by_result.get(shift.operands[0])
-        return inner is not None and inner.opcode == "shl" and inner.operands[1] == shift.operands[1]
+    def _shifted_up(self, shift: Instruction) -> float | None:
+        """By how much what is shifted down was shifted up before: clang extends ids like that."""
+        inner = self.by_result.get(shift.operands[0]) if shift.operands else None
+        return self._value(inner.operands[1]) if inner is not None and inner.opcode == "shl" else None
 
     def _ends(self, block: str) -> bool:
         return self.blocks[block][-1].opcode == "ret" and len(self.blocks[block]) <= 2
@@ -604,14 +594,14 @@ class _Count:
 
     def _held(self, value: str) -> Contents | None:
         """What the array holds that a value was read from, where that is known."""
-        instruction = self.by_result.get(value)
         for _ in range(6):
-            if instruction is None or instruction.opcode not in _READING:
+            instruction = self.by_result.get(value)
+            if instruction is None or instruction.opcode not in _READING or not instruction.operands:
                 return None
-            if not instruction.operands or instruction.operands[0] in self.contents:
-                break
-            instruction = self.by_result.get(instruction.operands[0])
-        return self.contents.get(instruction.operands[0]) if instruction and instruction.operands else None
+            value = instruction.operands[0]
+            if value in self.contents:
+                return self.contents[value]
+        return None
 
     def _counter(
         self, value: str, loop: frozenset[str]
@@ -719,3 +709,8 @@ def _divided(few: list[str], many: list[str], part: float) -> dict[str, float]:
 
 def _is_together(slope: float | None) -> bool:
     return slope is not None and 0 < abs(slope) <= _TOGETHER_BYTES
+
+
+def _dimension(call: Instruction) -> int | None:
+    """The dimension that a question for an id or a size is about, where it is a number."""
+    return int(call.operands[0]) if call.operands[:1] and call.operands[0].isdigit() else None

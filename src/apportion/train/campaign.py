@@ -112,6 +112,19 @@ Features = Callable[[Key], tuple[Numbers, Numbers]]
 "A case → its `row` and its `totals` (`program.launch.Launch`); KeyError for a case that is not known."
 
 
+def key_of(workload: Workload, case: Case) -> Key:
+    """What a case of a workload is called."""
+    return (workload.digest, workload.kernel, *case.span.in_words, " ".join(case.arguments))
+
+
+def key_of_point(point: Mapping[str, object]) -> Key:
+    """What the case of a point of `device.campaign` is called."""
+    digest, kernel, size, local, arguments = (
+        str(point[name]) for name in ("digest", "kernel", "global_size", "local_size", "arguments")
+    )
+    return digest, kernel, size, local, arguments
+
+
 def from_ir(ir: Mapping[str, tuple[str, str]]) -> Features:
     """Features that are worked out now.
 
@@ -144,8 +157,7 @@ def described_of(compiled: tuple[Workload, str]) -> list[dict[str, object]]:
     workload, ir = compiled
     found: list[dict[str, object]] = []
     for case in workload.cases:
-        size, local = ("x".join(map(str, part)) for part in (case.span.global_size, case.span.local_size))
-        key = (workload.digest, workload.kernel, size, local, " ".join(case.arguments))
+        key = key_of(workload, case)
         try:
             row, totals = from_ir({workload.digest: (ir, workload.source)})(key)
         except ApportionError:
@@ -175,22 +187,16 @@ def read_table(
 
     by_case: dict[Key, dict[str, list[dict[str, object]]]] = {}
     for point in points.iter_rows(named=True):
-        key = (
-            point["digest"],
-            point["kernel"],
-            point["global_size"],
-            point["local_size"],
-            point["arguments"],
-        )
-        by_case.setdefault(key, {}).setdefault(point["device"], []).append(point)
+        by_case.setdefault(key_of_point(point), {}).setdefault(point["device"], []).append(point)
     rows, totals, fixed, rate, names, suites, digests, ranges = [], [], [], [], [], [], [], []
     times = []
     for key, seen in by_case.items():
         both = [seen.get(device, []) for device in devices]
-        if any(not _measured(points) for points in both):
+        good = [_measured(points) for points in both]
+        if not all(good):
             leave(_reason([point for points in both for point in points[-1:]]))
             continue
-        found = [_mean_of(_measured(points)) for points in both]
+        found = [_mean_of(points) for points in good]
         try:
             row, total = features(key)
         except (ApportionError, KeyError) as error:
@@ -200,11 +206,11 @@ def read_table(
         totals.append(total)
         fixed.append([each[0] for each in found])
         rate.append([each[1] for each in found])
-        names.append(str(both[0][-1]["source"]))
-        suites.append(str(both[0][-1]["suite"]))
+        names.append(str(good[0][-1]["source"]))
+        suites.append(str(good[0][-1]["suite"]))
         digests.append(f"{key[0]}:{key[1]}")
         ranges.append(f"{key[2]}/{key[3]}")
-        times.append(min(len(_measured(points)) for points in both))
+        times.append(min(map(len, good)))
     if not rows:
         raise InvalidSetting("No launch was measured on both devices")
     table = CampaignTable(
@@ -221,15 +227,13 @@ def first_and_last(
     there are none. In between lie minutes or another machine of the same kind."""
     good = points.filter((pl.col("failure") == "") & pl.col("seconds").is_not_null())
     again = good.filter(pl.len().over("key") > 1).sort("measured_at", maintain_order=True)
-    ends = [again.unique("key", keep=keep, maintain_order=True) for keep in ("first", "last")]
+    # In the order of their keys, which both have: the tables' rows then belong together.
+    ends = [again.unique("key", keep=keep, maintain_order=True).sort("key") for keep in ("first", "last")]
     try:
         first, last = (read_table(each, features, devices)[0] for each in ends)
     except InvalidSetting:
         return None
-    places = {key: place for place, key in enumerate(zip(last.digests, last.ranges, last.names, strict=True))}
-    keys = list(zip(first.digests, first.ranges, first.names, strict=True))
-    kept = np.array([place for place, key in enumerate(keys) if key in places], np.int64)
-    return first.part(kept), last.part(np.array([places[keys[place]] for place in kept], np.int64))
+    return first, last
 
 
 def _measured(points: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
