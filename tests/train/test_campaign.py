@@ -230,5 +230,4 @@ def test_of_launches_that_were_measured_again_the_first_time_and_the_last_are_co
     assert both is not None
     pairs = sorted(zip(*(each.rate[:, 0].tolist() for each in both), strict=True))
     assert np.array(pairs) == pytest.approx(np.array([(1.0, 3.0), (10.0, 30.0)]))
-    ]
     assert first_and_last(pl.DataFrame(once), features, ("cpu", "gpu")) is None
