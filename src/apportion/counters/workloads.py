@@ -398,8 +398,7 @@ def _contents(position: int, word: ArrayWord) -> NDArray[Any]:
     noise = np.random.default_rng(0).random(64 * position + word.count, np.float32)[64 * position :]
     if kind.kind == "f":
         return noise.astype(kind)
-    most = min(int(rest) if fill == "below" else 256, np.iinfo(kind).max)
-    return np.minimum((noise.astype(np.float64) * most).astype(np.int64), most - 1).astype(kind)
+    return np.minimum((noise.astype(np.float64) * word.bound).astype(np.int64), word.bound - 1).astype(kind)
 
 
 def _entries(journal: Path) -> list[dict[str, Any]]:
