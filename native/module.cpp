@@ -37,4 +37,5 @@ NB_MODULE(_native, module) {
     bind_hlo(module);
     bind_kernel_count(module);
     bind_process_trace(module);
+    bind_simulate(module);
 }

@@ -86,3 +86,23 @@ def count_kernel(
 def trace_process(
     command: list[str], input: str, step: bool, most_steps: int, burst: int, gap_us: int
 ) -> dict[str, Any]: ...
+
+# The control flow of kernels: native/simulate_bind.cpp.
+
+CONTROL_OPERATIONS: list[str]
+CONTROL_QUERIES: list[str]
+
+def simulate_control(
+    code: NDArray[np.int32],
+    queries: NDArray[np.int32],
+    values: NDArray[np.uint64],
+    known: NDArray[np.uint8],
+    weights: NDArray[np.int64],
+    dimensions: int,
+    global_size: tuple[int, ...],
+    local_size: tuple[int, ...],
+    offset: tuple[int, ...],
+    items: NDArray[np.uint64],
+    budget: int,
+    item_budget: int,
+) -> tuple[list[int], list[int], int, int] | None: ...

@@ -27,12 +27,13 @@ def test_every_device_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) ->
 def test_calibration_is_measured_shown_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     _done(["devices", "--calibrate", "--json", "--pocl-instances", "1", "--threads", "1"])
     measured = json.loads(capsys.readouterr().out.splitlines()[0])["calibration"]
-    worth = measured["worth"]
-    rates = {name: value for name, value in measured.items() if name != "worth"}
+    worth, latency = measured["worth"], measured["latency"]
+    rates = {name: value for name, value in measured.items() if name not in ("worth", "latency")}
     assert set(rates) == {"to_device", "from_device", "memory", "arithmetic", "launch_seconds"}
     assert all(value > 0 for value in rates.values())
     assert worth["angles"] > 5 * worth["integer operations"] > 0  # whatever else the machine does meanwhile
     assert worth["powers"] > 5 * worth["double operations"] > 0
+    assert latency["angles"] > 5 * latency["integer operations"] > 0
     for more in ([], ["--quick"]):
         _done(["devices", "--json", "--pocl-instances", "1", "--threads", "1", *more])
         assert json.loads(capsys.readouterr().out.splitlines()[0])["calibration"] == measured

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyopencl")
 
 from apportion.device import calibrating
+from apportion.device.base import Calibration, middle_of
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
 
@@ -36,3 +37,26 @@ def test_functions_are_worth_more_than_integers_on_a_real_device() -> None:
     assert set(worth) >= {"divisions", "roots", "powers", "angles", "global atomics", "barriers", "groups"}
     assert min(worth["angles"], worth["powers"]) > 5 * worth["integer operations"]
     assert worth["groups"] > worth["barriers"]
+
+
+def test_a_work_item_alone_takes_longer_for_functions_and_groups_hand_over_in_some_time() -> None:
+    with Worker(DriverOptions(pocl_instances=1, threads=1, vendors=False)) as worker:
+        found = worker.calibrate("cpu")
+    assert found.latency["angles"] > 5 * found.latency["float operations"] > 0
+    assert 1e-9 < found.latency["waits"] < 1e-3
+    speeds = found.speeds()
+    assert speeds["latency waits"] == found.latency["waits"]
+    assert speeds["worth angles"] == found.worth["angles"]
+
+
+def test_the_middle_of_calibrations_goes_by_what_operations_take() -> None:
+    def one(arithmetic: float, seconds: float, memory: float) -> Calibration:
+        return Calibration(
+            1.0, 2.0, memory, arithmetic, 3.0, {"angles": seconds * arithmetic}, {"waits": seconds}
+        )
+
+    # The second was disturbed while it multiplied, the third while it read memory.
+    found = middle_of([one(100.0, 0.5, 10.0), one(20.0, 0.5, 11.0), one(100.0, 0.7, 1.0)])
+    assert (found.arithmetic, found.memory, found.launch_seconds) == (100.0, 10.0, 3.0)
+    assert found.worth == {"angles": pytest.approx(50.0)}
+    assert found.latency == {"waits": 0.5}

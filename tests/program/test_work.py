@@ -160,3 +160,40 @@ def test_an_id_that_is_stirred_often_is_looked_at_once() -> None:
         " if ((x & 7) == 3) { for (int k = 0; k < 64; k++) a[x] = sin(a[x]); } }"
     )
     assert 0 < work.counts["angles"] <= 64
+
+
+def test_a_loop_that_ids_end_is_followed_and_the_longest_work_item_is_known() -> None:
+    work = _work(
+        "kernel void f(global float *a) { uint n = get_global_id(0) + 1; float s = a[n - 1];"
+        " while (n != 1) { n = n & 1 ? 3 * n + 1 : n / 2; s = sin(s); } a[get_global_id(0)] = s; }",
+        span=NDRange((27,), (27,)),
+    )
+
+    def steps(n: int) -> int:
+        return 0 if n == 1 else 1 + steps(3 * n + 1 if n & 1 else n // 2)
+
+    assert work.counts["angles"] == pytest.approx(sum(map(steps, range(1, 28))) / 27)
+    assert work.longest["angles"] == 111  # of 27
+    assert work.guessed == 0
+
+
+def test_a_loop_that_only_looks_at_memory_is_waiting() -> None:
+    source = (
+        "kernel void f(global volatile int *flags, global float *a) {{ int g = get_group_id(0);"
+        " if (get_local_id(0) == 0) {{ while ({}) {{}} atomic_xchg(&flags[g], 1); }} a[g] = 1; }}"
+    )
+    for look in ("atomic_add(&flags[g - 1], 0) == 0", "flags[g - 1] == 0"):
+        work = _work(source.format(look))
+        assert work.counts["waits"] * 64 == pytest.approx(1, rel=0.1), look
+        assert work.guessed == 0
+    # Here every turn changes something: others are waited for, but the loop works.
+    work = _work(source.format("atomic_cmpxchg(&flags[g - 1], 0, 1) == 0"))
+    assert work.counts.get("waits", 0.0) == 0
+    assert work.guessed > 0
+
+
+def test_divisions_of_long_integers_are_counted_apart() -> None:
+    source = "kernel void f(global {0} *a, {0} n) {{ a[get_global_id(0)] = a[get_global_id(0)] % n; }}"
+    assert _work(source.format("uint")).counts["divisions"] == 1
+    assert _work(source.format("ulong")).counts["long divisions"] == 1
+    assert _work(source.format("ulong")).counts.get("divisions", 0.0) == 0

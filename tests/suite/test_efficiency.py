@@ -13,7 +13,7 @@ from apportion.device.measure import Measured
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
 from apportion.suite import problem_of
-from apportion.suite.efficiency import Budget, Row, evaluate, row_from
+from apportion.suite.efficiency import Budget, Row, _after, _nth, evaluate, row_from
 from apportion.suite.efficiencypage import curves, mean_with_interval, page
 
 BUDGET = Budget(seconds=0.1, rounds=5, cut_repeats=1)
@@ -40,7 +40,10 @@ def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> 
     assert set(row.alone) == {"cpu", "cpu2"}
     assert row.settled is not None
     assert row.settled.count == 5
-    for measured in (row.oracle, row.first, row.efficiency, row.first_efficiency, row.against_best):
+    for measured in (
+        row.oracle, row.first, row.lasting, row.efficiency, row.first_efficiency, row.lasting_efficiency,
+        row.against_best, row.lasting_against_best,
+    ):  # fmt: skip
         assert measured is not None
         assert 0 < measured.low <= measured.median <= measured.high
     assert sum(row.settled_shares.values()) == pytest.approx(1)
@@ -79,6 +82,7 @@ def _row(kernel: str, settled: float, against: float) -> Row:
         oracle_share=0.2, oracle=one(10.0), first_shares={"cpu": 0.5, "gpu": 0.5}, first=one(15.0),
         settled_shares={"cpu": 0.25, "gpu": 0.75}, settled=one(10.0 / settled),
         first_efficiency=one(0.67), efficiency=one(settled), against_best=one(against),
+        lasting=one(10.0), lasting_efficiency=one(settled + 0.01), lasting_against_best=one(against - 0.1),
         origin="a test", overheads=[(120.0, 0.6), (12.0, 0.5)],
     )  # fmt: skip
 
@@ -87,14 +91,14 @@ def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
     text = page([_row("good", 0.99, 0.84), _row("bad", 0.93, 1.2)], {"cpu": "a CPU"}, "apportion suite")
     assert "| mean efficiency of the third launch | 0.95 | 0.960 (" in text
     assert "| mean efficiency of the first launch | 0.85 | 0.670 (0.670 to 0.670) | **no** |" in text
-    assert (
-        "| worst third launch against the best device alone | 1.05 | 1.200 (1.080 to 1.320), `bad` | **no** |"
-        in text
-    )
+    assert "| mean efficiency of the launches from the third on | 0.95 | 0.970 (" in text
+    worst = "| worst over the best device alone, "
+    assert f"{worst}at the third launch | 1.05 | 1.200 (1.080–1.320), `bad` | **no** |" in text
+    assert f"{worst}from the third launch on | 1.05 | 1.100 (0.990–1.210), `bad` | **no** |" in text
     assert "| host overhead of launches of 100 ms and more | 0.02 | 0.50% (median of 2) | yes |" in text
-    assert (
-        "More than 5 % slower than the best device alone: bad; by the whole of their intervals: bad." in text
-    )
+    slower = "More than 5 % slower than the best device alone, "
+    assert f"{slower}at the third launch: bad; by the whole of their intervals: bad." in text
+    assert f"{slower}from the third launch on: bad; by the whole of their intervals: none." in text
     assert "Shares of first launches are off the best cut by 30.0 (30.0 to 30.0)" in text
     assert "those of the best constant, 0.2 for cpu, by 0.0" in text
     assert "first launches take 1.493 (1.493 to 1.493) of the best cut's time (means over 2 kernels)" in text
@@ -112,3 +116,10 @@ def test_the_interval_of_a_mean_holds_it() -> None:
     mean, low, high = mean_with_interval([0.9, 1.0, 0.95, 0.97])
     assert mean == pytest.approx(0.955)
     assert 0.9 <= low <= mean <= high <= 1.0
+
+
+def test_launches_are_compared_with_those_at_the_same_place_of_a_turn() -> None:
+    turns = [[5.0, 3.0, 1.0, 2.0, 3.0], [7.0]]
+    assert _nth(turns, 0) == [5.0, 7.0]
+    assert _nth(turns, 2) == [1.0, 7.0]
+    assert _after(turns) == [2.0, 7.0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from apportion.device.policies import best_shares, seconds_at
 from apportion.errors import UnreadableFile
-from apportion.model.timing import TimingModel
+from apportion.model.timing import TimingModel, starting_seconds
 from apportion.model.trees import RowSettings
 from apportion.program.launch import LAUNCH, TOTALS
 from apportion.train.campaign import (
@@ -34,7 +34,7 @@ from apportion.train.campaigntest import (
     share_error,
     spreads_of,
 )
-from apportion.train.timing import TimingSettings, fit_timing
+from apportion.train.timing import TimingSettings, fit_timing, starting_of
 
 SETTINGS = TimingSettings(
     RowSettings("extra-trees", trees=8, max_features=0.3, leaf=2), RowSettings("extra-trees", trees=4, leaf=4)
@@ -148,13 +148,39 @@ def test_speeds_foretell_at_first_what_forests_then_correct() -> None:
     assert (slower[0] + slower[1] > usual[0] + usual[1])[:, 0].all()
 
 
+def test_what_copies_take_at_their_start_is_found() -> None:
+    table = _table()
+    wanted = (0.8e-3, 1e7, 4e-5)
+    random = np.random.default_rng(1)
+    totals = table.totals.copy()
+    totals[:, TOTALS.index("bytes up")] = 10 ** random.uniform(4, 8.5, len(table))
+    totals[:, TOTALS.index("copies")] = random.integers(1, 7, len(table))
+    first = 10 ** random.uniform(-4, -2.5, len(table))
+    seconds = first + starting_seconds(totals, wanted)
+    slow = replace(table, totals=totals, fixed=np.stack([seconds, seconds], 1), rate=0 * table.rate)
+    assert starting_of(slow, 1, first) == pytest.approx(wanted)
+    none = replace(slow, fixed=np.stack([first, first], 1))
+    assert starting_of(none, 1, first)[0] == 0
+
+
+def test_waiting_is_foretold_as_it_is_and_not_corrected() -> None:
+    table = _table()
+    speeds = {"arithmetic": 5e10, "memory": 1e11, "to_device": 2e10, "from_device": 2e10,
+              "launch_seconds": 3e-5, "latency waits": 1e-6}  # fmt: skip
+    model = fit_timing(table, "mine", settings=SETTINGS, speeds=(speeds, speeds))
+    waiting = table.totals[:5].copy()
+    waiting[:, TOTALS.index("all waits")] = 4000
+    (_, rate, _), (_, longer, _) = (model.times(table.rows[:5], each) for each in (table.totals[:5], waiting))
+    assert longer - rate == pytest.approx(4e-3)
+
+
 def test_no_launch_is_taken_to_need_less_than_the_shortest_did() -> None:
     table = _table()
     model = fit_timing(table, "mine", settings=SETTINGS)
     nothing = np.zeros_like(table.totals[:1])
     for number, device in enumerate(model.devices):
         assert device.least == pytest.approx(np.quantile(table.seconds[:, number], 0.02))
-        assert device.first(table.rows[:1], nothing)[0] >= device.least
+        assert device.first(table.rows[:1], nothing).seconds[0] >= device.least
 
 
 def test_a_kernel_counts_alike_at_however_many_ranges_it_was_measured() -> None:

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from apportion.data.described import described_in
 from apportion.device.base import DeviceInfo
-from apportion.device.forecast import Enquiry, Forecast
-from apportion.device.plan import ArrayPlace
+from apportion.device.forecast import Enquiry, Forecast, launch_of, sharing_seconds
 from apportion.device.policies import CostModel
 from apportion.errors import UnknownName
 from apportion.model.timing import DeviceModel, Times, TimingModel
-from apportion.program.compile import ir_of
 from apportion.program.launch import Launch
 from apportion.settings import cache_folder
 
@@ -29,8 +27,6 @@ WEIGHTS = Path(__file__).parent / "weights" / "timing"
 PREFERRED = "xeon-h200"
 _FOUR_IN_FIVE = 1.2816
 "Standard deviations to either side that hold four in five."
-_MERGED_PER_SECOND = 2e9
-"Bytes that one thread compares and merges."
 
 
 @dataclass(frozen=True)
@@ -98,23 +94,18 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
         UnknownName: there is no such model.
         MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    plan = enquiry.plan
-    launch = Launch(
-        ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
-        {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
-        plan.scalars, str(enquiry.source.text), enquiry.contents,
-    )  # fmt: skip
+    launch = launch_of(enquiry)
     times = predict_times(launch, devices, model)
     models = {name: CostModel(each.fixed, max(each.rate, 1e-9)) for name, each in times.items()}
     spread = math.exp(_FOUR_IN_FIVE * max(each.spread for each in times.values()))
-    merged = sum(place.nbytes for place in enquiry.arrays if place.written and place.merge != "slice")
-    sharing = merged * len(devices) / _MERGED_PER_SECOND
     chosen = timing_model(model)
     kinds = tuple(device.kind for device in devices)
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
     rows, totals = launch.row()[None, :], launch.totals()[None, :]
     doubt = float(chosen.doubt(rows, totals, _speeds(devices))[0]) if pair else None
-    return Forecast(models, spread, f"the timing model {chosen.name}", sharing, doubt)
+    return Forecast(
+        models, spread, f"the timing model {chosen.name}", sharing_seconds(enquiry, devices), doubt
+    )
 
 
 def _speeds(devices: Sequence[DeviceInfo]) -> dict[str, dict[str, float]]:

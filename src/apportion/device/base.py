@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -34,11 +35,34 @@ class Calibration:
     worth: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Operation (`program.work.WORK`) → multiply-adds that one is worth on this device, where that was
     measured; `groups` for starting a work-group."""
+    latency: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Operation → seconds that one takes a work-item that is alone, where that was measured; `waits` for
+    handing over from a work-group to the next, where each waits for the one before it."""
 
     def speeds(self) -> dict[str, float]:
         """Everything under a name of its own: what operations are worth as `worth angles`."""
-        rates = {each.name: float(getattr(self, each.name)) for each in fields(self) if each.name != "worth"}
-        return rates | {f"worth {name}": float(each) for name, each in self.worth.items()}
+        tables = {name: getattr(self, name) for name in ("worth", "latency")}
+        rates = {
+            each.name: float(getattr(self, each.name)) for each in fields(self) if each.name not in tables
+        }
+        return rates | {
+            f"{table} {name}": float(each)
+            for table, values in tables.items()
+            for name, each in values.items()
+        }
+
+
+def middle_of(found: Sequence[Calibration]) -> Calibration:
+    """The median of several calibrations, number by number: others may use the machine during one of them."""
+    names = [each.name for each in fields(Calibration) if each.name not in ("worth", "latency")]
+    rates = {name: statistics.median(getattr(one, name) for one in found) for name in names}
+    # What an operation takes was measured, not what it is worth in another one.
+    worth = {
+        name: rates["arithmetic"] * statistics.median(one.worth[name] / one.arithmetic for one in found)
+        for name in found[0].worth
+    }
+    latency = {name: statistics.median(one.latency[name] for one in found) for name in found[0].latency}
+    return Calibration(**rates, worth=worth, latency=latency)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from apportion.device.base import DeviceInfo
 from apportion.device.binding import Binding
 from apportion.device.checking import Check
-from apportion.device.feedback import Choice, choose, foretold
+from apportion.device.feedback import Choice, choose, choose_one, foretold
 from apportion.device.launching import Case, Kernel, Launcher
 from apportion.device.plan import Chunks, Outcome
 from apportion.device.policies import fixed_policy
@@ -125,10 +125,12 @@ class BoundKernel:
 
     def _learns(self, policy: str | float) -> bool:
         """Whether the next launch under a policy depends on what earlier ones took."""
-        several = len(self.devices) > 1 and not self.case.obstacle
-        return several and policy not in ("oracle", "learned") and fixed_policy(policy, self.devices) is None
+        free = policy not in ("oracle", "learned") and fixed_policy(policy, self.devices) is None
+        return free and len(self.devices) > 1
 
     def _from_what_was_seen(self) -> Choice:
+        if self.case.obstacle:
+            return self._one_device()
         return choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups)
 
     def _must_remember(self, shared: bool) -> bool:
@@ -196,11 +198,11 @@ class BoundKernel:
             return Choice(fixed, None, f"the policy {policy} was asked for")
         if len(self.devices) == 1:
             return Choice(Split.alone(self.devices[0].id), None, "there is only one device")
-        if self.case.obstacle:
+        if self.case.obstacle and not self._learns(policy):
             return self._one_device()
         if policy == "oracle":
             return self._search()
-        if policy == "learned" or not self.case.seen.launches:
+        if not self.case.obstacle and (policy == "learned" or not self.case.seen.launches):
             if self.case.foretold is None:
                 self.case.foretold = foretold(self._launcher.forecast(), self.devices)
             return self.case.foretold
@@ -214,19 +216,8 @@ class BoundKernel:
         return Chunks(shares, first, max(1, self.groups // 256))
 
     def _one_device(self) -> Choice:
-        """The device that is fastest alone, as far as that is known; one that may well be faster is tried."""
-        known, forecast = self._launcher.alone(), self._launcher.forecast()
-        said = f"one device: {self.case.obstacle}"
-        if not known:
-            expected = {info.id: forecast.models[info.id].seconds(1.0) for info in self.devices}
-            return Choice(Split.alone(min(expected, key=lambda name: expected[name])), None, said)
-        best = min(known, key=lambda name: known[name])
-        for info in self.devices:
-            # By how much the forecast was wrong about the one, it may be wrong about the other.
-            ratio = forecast.models[info.id].seconds(1.0) / forecast.models[best].seconds(1.0)
-            if info.id not in known and ratio < forecast.spread:
-                return Choice(Split.alone(info.id), None, f"{said}; {info.id} is tried once")
-        return Choice(Split.alone(best), known[best], said)
+        forecast = self._launcher.forecast()
+        return choose_one(self.case.seen, self.devices, forecast, self.case.obstacle)
 
     def _search(self) -> Choice:
         names = [info.id for info in self.devices]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from apportion.device import memory
@@ -28,14 +29,16 @@ _LEAST_SECONDS = 1e-3
 _ROUNDS = 6
 _OPERATIONS = {
     "divisions": 2, "roots": 2, "powers": 2, "angles": 2, "integer operations": 8, "global atomics": 1,
-    "double operations": 4, "double functions": 2,
+    "double operations": 4, "double functions": 2, "long divisions": 1,
 }  # fmt: skip
 "What a work-item does in a turn of the kernel `operations`, in its order → how many of them."
+_CROWDED = ("global atomics", "double functions")
+"What is not asked of a work-item alone: atomics are dear where many meet; functions are asked for in floats."
 
 
 def calibrate(queue: Queue) -> Calibration:
-    """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one, and one
-    for each kind of operation."""
+    """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one, one for
+    each kind of operation, the same by one work-item, and work-groups that wait for each other."""
     count = 1 << 23
     host = memory.data_of(memory.guarded(4 * count), 4 * count)
     host[:] = 1  # pages that nobody wrote to are all one page
@@ -61,11 +64,23 @@ def calibrate(queue: Queue) -> Calibration:
         name: arithmetic * seconds / (many * each)
         for name, (seconds, each) in _operations(queue, many, buffers).items()
     }
+    shared = cl.LocalMemory(4 * _GROUP)
+    barriers = _seconds_each(partial(_turn, queue, "barriers", many, (buffers[0], shared)))
+    worth["barriers"] = arithmetic * barriers / (2 * many)
     groups = _seconds_each(lambda some: _wait(queue, "empty", _GROUP * some, buffers[0]), 1 << 8)
     worth["groups"] = arithmetic * groups
     if "double functions" in worth:  # counted on top of what they are in single precision
         single = (worth["angles"] + worth["powers"]) / 2
         worth["double functions"] = max(0.0, worth["double functions"] - single)
+    # The same by one work-item: what it takes when nothing else is there to be done meanwhile.
+    latency = {
+        name: seconds / each
+        for name, (seconds, each) in _operations(queue, 1, buffers).items()
+        if name not in _CROWDED
+    }
+    alone = _seconds_each(partial(_turn, queue, "multiply", 1, (buffers[0],)))
+    latency["float operations"] = alone / _MULTIPLY_ADDS
+    latency["waits"] = _seconds_each(partial(_hand_over, queue, buffers), 1 << 6)
     return Calibration(
         to_device=4 * count / copies[0],
         from_device=4 * count / copies[1],
@@ -73,6 +88,7 @@ def calibrate(queue: Queue) -> Calibration:
         arithmetic=arithmetic,
         launch_seconds=empty,
         worth=worth,
+        latency=latency,
     )
 
 
@@ -98,9 +114,15 @@ def _operations(queue: Queue, items: int, buffers: list[cl.Buffer]) -> dict[str,
             continue
         todo = partial(_turn, queue, "operations", items, (*buffers, _integer(number)))
         found[name] = _seconds_each(todo), each
-    shared = cl.LocalMemory(4 * _GROUP)
-    found["barriers"] = _seconds_each(partial(_turn, queue, "barriers", items, (buffers[0], shared))), 2
     return found
+
+
+def _hand_over(queue: Queue, buffers: list[cl.Buffer], groups: int) -> None:
+    """Run work-groups each of which waits for the one before it."""
+    groups = min(groups, _MOST)
+    zero = np.zeros(1, np.int32)
+    cl.enqueue_fill_buffer(queue.queue, buffers[1], zero, 0, 4 * (groups + 1))
+    _wait(queue, "hand_over", _GROUP * groups, buffers[1])
 
 
 def _turn(queue: Queue, kernel: str, items: int, arguments: tuple[Any, ...], turns: int) -> None:
@@ -115,7 +137,7 @@ def _integer(value: int) -> bytes:
 def _wait(queue: Queue, kernel: str, items: int, *arguments: cl.Buffer | cl.LocalMemory | bytes) -> None:
     compiled = queue.kernel(Build(_OPERATIONS_SOURCE if kernel == "operations" else _SOURCE, kernel))
     compiled.set_args(*arguments)
-    cl.enqueue_nd_range_kernel(queue.queue, compiled, (items,), (_GROUP,)).wait()
+    cl.enqueue_nd_range_kernel(queue.queue, compiled, (items,), (min(items, _GROUP),)).wait()
 
 
 def _seconds(action: Callable[[], object]) -> float:
@@ -150,7 +172,8 @@ def _seconds_each(action: Callable[[int], object], amount: int = 1) -> float:
 _SOURCE = f"""
 kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
 kernel void multiply(global float *a, int turns) {{
-    float x = get_global_id(0) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
+    // Never 0: what comes near to that is slow on some processors.
+    float x = (get_global_id(0) + 1) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
     for (int i = 0; i < turns; i++) {{
         y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
     }}
@@ -166,6 +189,19 @@ kernel void barriers(global float *a, local float *shared, int turns) {{
         barrier(CLK_LOCAL_MEM_FENCE);
     }}
     a[get_global_id(0)] = x;
+}}
+// As kernels do whose work-groups wait for each other. A ticket gives work out in the order in which groups
+// begin, so that none waits for one that has not begun.
+kernel void hand_over(global volatile int *flags) {{
+    local int taken;
+    if (get_local_id(0) == 0) taken = atomic_inc(&flags[0]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int task = taken;
+    if (get_local_id(0) == 0) {{
+        while (task > 0 && atomic_add(&flags[task], 0) == 0) {{}}
+        atomic_xchg(&flags[task + 1], 1);
+    }}
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 }}
 kernel void empty(global float *a) {{ if (get_global_id(0) == 0x7fffffff) a[0] = 1; }}
 """
@@ -206,6 +242,12 @@ kernel void operations(global float *a, global int *counters, int operation, int
         x = p + q;
     }} break;
 #endif
+    case 8: {{
+        // Values that would do with 32 bits, as indices mostly are: compilers make use of that.
+        ulong k = id, many = 16777213 + (ulong)operation;
+        for (int t = 0; t < turns; t++) k = (k * 131 + 987654321) % many;
+        i = (uint)k;
+    }} break;
     }}
     a[id] = x + y + z + i + j;
 }}

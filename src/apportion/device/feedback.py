@@ -1,15 +1,17 @@
 """Choosing a split from what earlier launches took, beside what was forecast for them.
 
 The choice of the next launch is the one that is expected to end soonest: a device alone, a new cut, or a cut
-that was seen. After the first launch something is tried once although it is not expected to be the best,
-because otherwise it would never be known: sharing, when a forecast that may be wrong speaks against it, or
-another device alone where sharing costs too much to show what it takes.
+that was seen. What was never launched is tried after the first launch only where it is expected to win: a
+launch after another cut takes longer, and so does the one after that. What may win if the forecast is wrong
+is tried once, too, because otherwise it would never be known, but later, when one launch counts little:
+sharing, or another device alone where sharing costs too much to show what it takes. Only where no model
+spoke, but calibrated speeds, it is tried at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 
@@ -26,7 +28,7 @@ _NEAR = 0.02
 "Cuts that differ by less are taken to be the same."
 _WORTH = 0.97
 "What a new cut must promise, over the best that was seen, to be tried."
-_UNSEEN = 0.88
+_UNSEEN = 0.9
 "What a cut that was never launched must promise over a device alone whose time is known: it may be wrong."
 PROMISED = 0.6
 """The same where nothing was seen yet: too much for the slower device costs more than sharing can gain, and a
@@ -34,17 +36,29 @@ forecast from speeds may be wrong by a factor. Over the suite on 16 processors w
 the best cuts than 0.8 (`tools/replay.py`)."""
 PROMISED_BY_A_MODEL = 0.9
 "The same where a model says how sure it is, and that was weighed."
-SHARING_COSTS = 4e-4
-"""Seconds that a shared launch is taken to need on top, whatever it does: two devices are started, fed and
-waited for. Chosen, with the bar above it, on the curves of a run before the one that is reported."""
 _PROBE = 0.1
 "The part of a device that is only to show its speed, where it is as fast as the known one; else less."
 _PROBE_FIXED = 1.0
 "What that may take at most by the forecast, over the known device alone."
 _CLEARLY = 0.8
-"What hope must promise once the first chance to try it is over."
+"What sharing must promise once the first chance to try it is over: noise would make a hope of what was none."
+_LATER = 10
+"Launches after which what may win is tried, though it is not expected to."
+_ALIKE = 0.4
+"""How wrong a forecast is about a device that was not seen, as a power of how wrong it was about others.
+Where suites were held out of the campaign it is 0.26 for the GPU, given the CPU, and 0.59 for the CPU."""
 _AS_EXPECTED = 1.15
-"What a launch may take, over what it was chosen for, without making anybody think again."
+_JITTER = 1e-4
+"What a launch may take, over what it was chosen for, without making anybody think again: times, and plus."
+_CLOSE = 1.1
+"What another device alone may be foretold to take, over the best cut, to be tried once instead."
+_FAR = 1.5
+"The same where a device that was tried alone took `_WRONG` of that cut: others must be the better ones."
+_WRONG = 1.25
+_SWITCHED = 0.93
+"""What a launch would take again, over what it took right after a launch by other devices: processors' caches
+hold what those wrote. On 16 processors with an H200 it is 0.88 after another device, 0.94 after a shared
+launch (28 kernels, 14 times each)."""
 _PRIOR_WEIGHT = 0.25
 "Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
 _FADES = 0.7
@@ -64,6 +78,8 @@ class Seen:
     merge_seconds: float = 0.0
     cold: bool = False
     "A driver compiled in it; the times are what is left without that."
+    switched: bool = False
+    "It came right after a launch by other devices; the times are what they would be again."
 
     @cached_property
     def alone(self) -> str | None:
@@ -82,7 +98,7 @@ class Choice:
 
     def surprising(self, seconds: float) -> bool:
         """Whether a launch under it that took so long was expected to end sooner."""
-        return self.seconds is not None and seconds >= _AS_EXPECTED * self.seconds
+        return self.seconds is not None and seconds >= _AS_EXPECTED * self.seconds + _JITTER
 
 
 @dataclass
@@ -94,14 +110,26 @@ class Observations:
     "The split of the next launch, where it was chosen already; a launch that is noted makes it void."
     surprised: bool = False
     "Whether the last launch took longer than it was chosen for."
+    noted: int = 0
+    "Launches that were noted, also those that count no more."
 
     def add(self, launch: Seen) -> None:
-        """Note a launch; what was seen cold counts only until something warm was."""
+        """Note a launch; what was seen cold, or right after other devices, counts only until the same was
+        seen otherwise."""
         self.decided = None
-        if not launch.cold:
-            self.launches = [
-                seen for seen in self.launches if not (seen.cold and seen.shares == launch.shares)
-            ]
+        self.noted += 1
+        if self.launches and self.launches[-1].shares.keys() != launch.shares.keys():
+            launch = replace(
+                launch,
+                seconds=_SWITCHED * launch.seconds,
+                devices={name: _SWITCHED * seconds for name, seconds in launch.devices.items()},
+                switched=True,
+            )
+        self.launches = [
+            seen
+            for seen in self.launches
+            if seen.shares != launch.shares or (seen.cold <= launch.cold and seen.switched <= launch.switched)
+        ]
         same = [seen for seen in self.launches if seen.shares.keys() == launch.shares.keys()]
         if len(same) >= _KEPT:
             self.launches.remove(same[0])
@@ -109,9 +137,15 @@ class Observations:
 
     def stands(self, choice: Choice, seconds: float) -> bool:
         """Whether there is nothing to choose anew after the launch just noted: what was chosen for its time
-        took that, or longer for the first time, which may be noise."""
+        took that, or longer for the first time, which may be noise if it was launched before, and it is not
+        yet time to try something else."""
+        if self.noted == _LATER:
+            return False
         surprised, self.surprised = self.surprised, choice.surprising(seconds)
-        return choice.seconds is not None and not (surprised and self.surprised)
+        if choice.seconds is None or not self.surprised:
+            return choice.seconds is not None
+        latest = self.launches[-1]
+        return not surprised and sum(_near(latest.shares, seen.shares) for seen in self.launches) > 1
 
     def alone(self) -> dict[str, float]:
         """Device → median seconds of launches that it did all of."""
@@ -159,25 +193,14 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     known = seen.alone()
     models = _models(seen, names, forecast)
     alone = {name: known.get(name, models[name].seconds(1.0)) for name in names}
-    single = min(alone, key=lambda name: alone[name])
-    merging = [launch.merge_seconds for launch in seen.launches if launch.alone is None]
-    sharing = _median(merging) if merging else forecast.sharing_seconds
+    # A device that was never launched alone must promise more than one that was: it may be wrong.
+    single = min(alone, key=lambda name: alone[name] / (1.0 if name in known or not known else _UNSEEN))
+    # What shared launches took beyond their devices: merging, and starting and waiting for two.
+    beyond = [each.seconds - max(each.devices.values()) for each in seen.launches if each.alone is None]
+    sharing = _median(beyond) if beyond else forecast.sharing_seconds
     shared = best_shared(models, sharing, groups) or (_everything(single, names), alone[single])
-    if not merging:
-        hoped = best_shared(_hopeful(models, known, forecast.spread), sharing, groups)
-        # Later on noise would make a hope of what was none.
-        enough = _WORTH if len(seen.launches) == 1 else _CLEARLY
-        if hoped is not None and hoped[1] < enough * alone[single]:
-            # Between what is expected and what is hoped for: a wrong hope must not cost much.
-            split, _ = best_shared(_hopeful(models, known, forecast.spread**0.5), sharing, groups) or hoped
-            return Choice(split, None, f"sharing may beat {single} alone, which is known: it is tried once")
-        probe = _probe(known, models, names, sharing, groups) if len(seen.launches) == 1 else None
-        if probe is not None:
-            return Choice(probe, None, f"a small part shows what others take, since {single} alone is known")
-        rival = _rival(known, models, forecast.spread) if len(seen.launches) == 1 else None
-        if rival is not None:
-            said = f"{rival} alone may beat {' and '.join(known)}: it is tried once"
-            return Choice(_everything(rival, names), None, said)
+    if not beyond and (tried := _tried(seen, models, forecast, alone[single], sharing, groups)) is not None:
+        return tried
     best = seen.best_seen()
     enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
     split, seconds = (
@@ -185,7 +208,76 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     )
     if best is not None and best[1] * _WORTH < seconds:
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
+    if beyond:
+        # What a device took beside others says too much of it: alone it has the memory to itself.
+        wrong = (
+            bool(known) and min(known.values()) > _WRONG * seconds
+        )  # the first one was not the one to choose
+        hope = forecast.spread if seen.noted >= _LATER else _FAR if wrong else _CLOSE
+        close = {name: alone[name] for name in names if name not in known and alone[name] < hope * seconds}
+        if close:
+            rival = min(close, key=lambda name: close[name])
+            return Choice(_everything(rival, names), None, f"{rival} alone may do as well: it is tried once")
     return Choice(_known_cut(split, seen), seconds, f"earlier launches foretell {seconds * 1e3:.3g} ms")
+
+
+def choose_one(
+    seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast, obstacle: str
+) -> Choice:
+    """The device for the next launch of what cannot be shared: the fastest one, as far as that is known; one
+    that is expected to be faster is tried, and later on one that may be.
+
+    Args:
+        obstacle: why it cannot be shared.
+    """
+    names, known = [device.id for device in devices], seen.alone()
+    said = f"one device: {obstacle}"
+    if not known:
+        expected = {name: forecast.models[name].seconds(1.0) for name in names}
+        return Choice(Split.alone(min(expected, key=lambda name: expected[name])), None, said)
+    best = min(known, key=lambda name: known[name])
+    models = _models(seen, names, forecast)
+    hope = forecast.spread if seen.noted >= _LATER or forecast.doubt is None else 1.0
+    for name in names:
+        if name not in known and models[name].seconds(1.0) / hope < _UNSEEN * known[best]:
+            return Choice(Split.alone(name), None, f"{said}; {name} is tried once")
+    return Choice(Split.alone(best), known[best], said)
+
+
+def _tried(
+    seen: Observations,
+    models: Mapping[str, CostModel],
+    forecast: Forecast,
+    seconds: float,
+    sharing: float,
+    groups: int,
+) -> Choice | None:
+    """What is launched to see what it takes, as long as nothing was shared; None where nothing is.
+
+    Args:
+        seconds: what the best device alone takes, as far as is known.
+    """
+    known, names = seen.alone(), list(models)
+    # Calibrated speeds are so often wrong that what they speak against is tried at once.
+    later = seen.noted >= _LATER or forecast.doubt is None
+    said = " and ".join(known)
+    hoped = best_shared(_hopeful(models, known, forecast.spread if later else 1.0), sharing, groups)
+    enough = _WORTH if len(seen.launches) == 1 or seen.noted >= _LATER else _CLEARLY
+    if hoped is not None and hoped[1] < enough * seconds:
+        # Against what is expected, with a part for which it will do if the others are slow: a wrong hope must
+        # not cost much, and a small part shows what they take.
+        feared = _hopeful(models, known, forecast.spread**-0.5) if later else models
+        split, _ = best_shared(feared, sharing, groups) or hoped
+        return Choice(split, None, f"sharing may beat {said} alone, which is known: it is tried once")
+    if not later or len(known) != 1 or 1 < seen.noted < _LATER:
+        return None
+    probe = _probe(known, models, names, sharing, groups)
+    if probe is not None:
+        return Choice(probe, None, f"a small part shows what others take, since {said} alone is known")
+    rival = _rival(known, models, forecast.spread)
+    if rival is not None:
+        return Choice(_everything(rival, names), None, f"{rival} alone may beat {said}: it is tried once")
+    return None
 
 
 def _probe(
@@ -255,7 +347,7 @@ def _bet(forecast: Forecast, names: tuple[str, ...], doubt: float) -> tuple[Spli
     alone = [model.seconds(1.0) for model in models]
     if 0 < share < 1:
         together = max(models[0].seconds(share), models[1].seconds(1 - share))
-        seconds = together + forecast.sharing_seconds + SHARING_COSTS
+        seconds = together + forecast.sharing_seconds
         if seconds < PROMISED_BY_A_MODEL * min(alone):
             return Split({names[0]: share, names[1]: 1 - share}), seconds
         share = float(alone[0] < alone[1])
@@ -282,7 +374,7 @@ def best_shared(
 
 
 def _models(seen: Observations, names: Sequence[str], forecast: Forecast) -> dict[str, CostModel]:
-    """What each device takes; those never seen by the forecast, wrong by as much as about the others."""
+    """What each device takes; those never seen by the forecast, wrong in part as it is about the others."""
     found = {
         name: seen.model(name, forecast) for name in names if any(name in s.shares for s in seen.launches)
     }
@@ -291,14 +383,14 @@ def _models(seen: Observations, names: Sequence[str], forecast: Forecast) -> dic
     for name in names:
         if name not in models:
             model = forecast.models[name]
-            models[name] = CostModel(model.fixed * scale, model.rate * scale)
+            models[name] = CostModel(model.fixed * scale**_ALIKE, model.rate * scale**_ALIKE)
     return {name: models[name] for name in names}
 
 
 def _hopeful(
     models: Mapping[str, CostModel], known: Mapping[str, float], spread: float
 ) -> dict[str, CostModel]:
-    """Models in which devices that were never measured are as fast as they may well be."""
+    """Models in which devices that were never measured are faster by as much as they may well be."""
     return {
         name: model if name in known else CostModel(model.fixed / spread, model.rate / spread)
         for name, model in models.items()

@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from apportion.device.base import Calibration, DeviceInfo
 from apportion.device.plan import ArrayPlace, Plan
@@ -17,9 +20,9 @@ from apportion.device.policies import CostModel, prior
 from apportion.errors import ApportionError, InvalidSetting
 from apportion.program.access import KernelAccess
 from apportion.program.compile import CompileOptions, ir_of
-from apportion.program.instructions import read_module
+from apportion.program.launch import TOTALS, Launch
 from apportion.program.source import Source
-from apportion.program.work import Contents, work_of
+from apportion.program.work import SERIAL, Contents
 
 ROUGH = 5.0
 """The spread of forecasts from calibrated speeds: it held four in five kernels of the suite on two PoCL
@@ -29,6 +32,7 @@ VAGUE = 8.0
 "The spread of forecasts from descriptions alone."
 WORTH = {
     "float operations": 1.0, "double operations": 2.0, "integer operations": 0.5, "divisions": 4.0,
+    "long divisions": 8.0,
     "roots": 4.0, "powers": 16.0, "angles": 16.0, "double functions": 32.0, "branches": 1.0,
     "local atomics": 8.0, "global atomics": 32.0, "private accesses": 0.5, "barriers": 8.0,
 }  # fmt: skip
@@ -40,8 +44,13 @@ MOVED = {
 "Bytes that a work-item reads and writes → bytes that memory brings for them, about."
 CACHED = 0.125
 "The part of what is moved beyond the arrays themselves that is taken to reach memory."
+_TOTAL = {"groups": "work-groups"}
+"What `program.launch.TOTALS` calls it, where that is not `all …`."
 _MERGED_PER_SECOND = 2e9
 "Bytes that one thread compares and merges."
+SHARING_COSTS = 4e-4
+"""Seconds that a shared launch is taken to need on top, whatever it does: two devices are started, fed and
+waited for. Chosen on the curves of a run before the one that is reported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +116,7 @@ class Forecast:
     origin: str
     "What it was learned or worked out from, in words."
     sharing_seconds: float = 0.0
-    "What merging costs when the work is shared."
+    "What it costs on top when the work is shared."
     doubt: float | None = None
     "The standard deviation of the log of the factor between two devices, where it is known."
 
@@ -128,22 +137,25 @@ def from_speeds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
     Without the calibration of every device it comes from descriptions, and is good for shares only.
     """
     calibrated = {device.id: device.calibration for device in devices if device.calibration is not None}
-    merged = sum(p.nbytes for p in enquiry.arrays if p.written and p.merge != "slice")
-    sharing = merged * len(devices) / _MERGED_PER_SECOND
     if len(calibrated) < len(devices):
         return Forecast(prior(devices), VAGUE, "the devices' descriptions", 0.0)
-    counts, moved = _work(enquiry)
-    models = {device.id: _model(enquiry, device, calibrated[device.id], counts, moved) for device in devices}
-    return Forecast(models, ROUGH, "calibrated speeds and what the kernel is made of", sharing)
+    totals = _totals(enquiry)
+    models = {device.id: _model(enquiry, device, calibrated[device.id], totals) for device in devices}
+    return Forecast(
+        models, ROUGH, "calibrated speeds and what the kernel is made of", sharing_seconds(enquiry, devices)
+    )
+
+
+def sharing_seconds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> float:
+    """What sharing a launch costs on top of its devices' times."""
+    merged = sum(place.nbytes for place in enquiry.arrays if place.written and place.merge != "slice")
+    return SHARING_COSTS + merged * len(devices) / _MERGED_PER_SECOND
 
 
 def _model(
-    enquiry: Enquiry, device: DeviceInfo, speeds: Calibration, counts: Mapping[str, float], moved: float
+    enquiry: Enquiry, device: DeviceInfo, speeds: Calibration, totals: Mapping[str, float]
 ) -> CostModel:
-    operations = sum(each * counts.get(name, 0.0) for name, each in worth_of(speeds.speeds()).items())
-    operations = max(operations, 1.0)
-    kernel = max(operations / speeds.arithmetic, moved / speeds.memory)
-    fixed = speeds.launch_seconds
+    fixed, rate, waiting = kernel_times(totals.__getitem__, speeds.speeds())
     if not device.shares_memory:
         whole, half = (
             there / speeds.to_device + back / speeds.from_device
@@ -151,8 +163,33 @@ def _model(
         )
         # What a part needs whole, such as a vector that every work-item reads, does not shrink with the part.
         grows = min(whole, max(0.0, 2 * (whole - half)))
-        fixed, kernel = fixed + whole - grows, kernel + grows
-    return CostModel(fixed, max(kernel, 1e-9))
+        fixed, rate = fixed + whole - grows, rate + grows
+    return CostModel(float(fixed), max(float(rate + waiting), 1e-9))
+
+
+def kernel_times(total: Callable[[str], Any], speeds: Mapping[str, float]) -> tuple[Any, Any, Any]:
+    """(fixed, rate, waiting) in seconds of a kernel without copies, for one launch or for an array of them.
+
+    It takes what its operations take or what its memory does, and what its work-groups wait for each other.
+    What the longest of its work-items takes beyond that does not shrink with the share: one of the parts has
+    that work-item.
+
+    Args:
+        total: name of `program.launch.TOTALS` → what the launch has of it.
+        speeds: `Calibration.speeds`.
+    """
+
+    def sum_over(worth: Mapping[str, float], names: str = "all {}") -> Any:
+        return sum(each * total(_TOTAL.get(name, names.format(name))) for name, each in worth.items())
+
+    moved = sum_over(MOVED)
+    moved = moved - (1 - CACHED) * np.maximum(0.0, moved - total("bytes of arrays"))
+    operations = np.maximum(sum_over(worth_of(speeds)), 1.0) / speeds["arithmetic"]
+    rate = np.maximum(operations, moved / speeds["memory"])
+    waiting = speeds.get("latency waits", 0.0) * total("all waits")
+    longest = sum_over({name: speeds.get(f"latency {name}", 0.0) for name in SERIAL}, "longest {}")
+    fixed = speeds["launch_seconds"] + np.maximum(0.0, longest - rate)
+    return fixed, np.maximum(rate, 1e-9), waiting
 
 
 def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:
@@ -164,17 +201,28 @@ def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:
     return {name: speeds.get(f"worth {name}", each) for name, each in {**WORTH, "groups": 0.0}.items()}
 
 
-def _work(enquiry: Enquiry) -> tuple[dict[str, float], float]:
-    """What the whole range consists of, operation by operation, and bytes of memory, about."""
-    items, arrays = enquiry.work_items, sum(place.nbytes for place in enquiry.arrays)
-    plan = enquiry.plan
-    groups = {"groups": float(math.prod(plan.span.groups))}
+def _totals(enquiry: Enquiry) -> Mapping[str, float]:
+    """What the whole range consists of: what a model's numbers are made of, or what arrays alone tell."""
     try:
-        module = read_module(ir_of(enquiry.source, enquiry.compile))
-        each = work_of(module, enquiry.kernel, plan.span, plan.scalars, enquiry.contents).counts
+        return dict(zip(TOTALS, launch_of(enquiry).totals().tolist(), strict=True))
     except ApportionError:  # the drivers' compilers may know better than ours
-        return {"float operations": float(items), **groups}, float(arrays)
-    counts = {name: items * each.get(name, 0.0) for name in WORTH}
-    moved = items * sum(worth * each.get(name, 0.0) for name, worth in MOVED.items())
-    beyond = max(0.0, moved - arrays)
-    return counts | groups, moved - (1 - CACHED) * beyond
+        arrays = float(sum(place.nbytes for place in enquiry.arrays))
+        known = {
+            "all float operations": float(enquiry.work_items), "all bytes together": arrays,
+            "bytes of arrays": arrays, "work-groups": float(math.prod(enquiry.plan.span.groups)),
+        }  # fmt: skip
+        return {name: known.get(name, 0.0) for name in TOTALS}
+
+
+def launch_of(enquiry: Enquiry) -> Launch:
+    """The launch that an enquiry is about, as models see it.
+
+    Raises:
+        MalformedInput, JobError: the source, or compiling it, is at fault.
+    """
+    plan = enquiry.plan
+    return Launch(
+        ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
+        {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
+        plan.scalars, str(enquiry.source.text), enquiry.contents,
+    )  # fmt: skip

@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from apportion.device.base import Calibration, Device, DeviceInfo, Launch, Limits, LocalMemory, Timing
+from apportion.device.base import (
+    Calibration,
+    Device,
+    DeviceInfo,
+    Launch,
+    Limits,
+    LocalMemory,
+    Timing,
+    middle_of,
+)
 from apportion.device.memory import Region
 from apportion.device.plan import ArrayPlace, Build, LocalPlace, Plan, ValuePlace
 from apportion.device.platforms import DEFAULT_DRIVERS, DriverOptions
@@ -19,7 +28,8 @@ from apportion.device.worker import Worker
 from apportion.errors import NoDevice, UnknownName
 from apportion.settings import cache_folder
 
-_MEASURED_AS = 3
+_TIMES = 3
+_MEASURED_AS = 4
 "Changes when calibrating changes, so that what was measured otherwise is not believed."
 
 
@@ -110,7 +120,7 @@ def calibrated(worker: Worker, devices: Sequence[str] | None = None) -> list[Dev
     for info in worker.devices():
         if devices is not None and info.id not in devices:
             continue
-        calibration = worker.calibrate(info.id)
+        calibration = middle_of([worker.calibrate(info.id) for _ in range(_TIMES)])
         _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
         found.append(dataclasses.replace(info, calibration=calibration))
     return found

@@ -2,7 +2,7 @@
 
 For each device what a launch consists of (operations, bytes) over the device's calibrated speeds gives a
 first time, or where speeds are not known a sum whose terms were fitted; no launch takes less than the
-shortest ones did. A forest corrects that, and another says which part of it does not shrink with the share.
+shortest ones did. A forest corrects that, and another which part of it does not shrink with the share.
 The first time carries the model to sizes and machines
 it never saw, the forest knows what sums do not. One more forest says by what factor the two devices differ:
 what is misjudged of a kernel is mostly misjudged for both, and only the factor decides who gets how much.
@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.described import read_described, write_described
-from apportion.device.forecast import CACHED, MOVED, worth_of
+from apportion.device.forecast import kernel_times
 from apportion.errors import InvalidSetting
 from apportion.model.forest import Forest
 from apportion.program.launch import LAUNCH, TOTALS
@@ -33,8 +33,6 @@ _OFF = 0.5
 least among some values where kernels were held out of the campaign; suites, by which it is judged, were not
 asked."""
 CONTRAST_SPREAD = 0.1
-_TOTAL = {"groups": "work-groups"}
-"What `program.launch.TOTALS` calls it, where that is not `all …`."
 _FOREST = ("feature", "threshold", "left", "right", "value", "root", "depth")
 
 
@@ -55,6 +53,17 @@ class Times:
         return self.fixed + self.rate
 
 
+class First(NamedTuple):
+    """What speeds alone say of launches, (N,) each."""
+
+    seconds: Numbers
+    part: Numbers
+    "The part of that which is known not to shrink with the share."
+    waiting: Numbers
+    """Seconds on top in which work-groups wait for each other. Forests do not correct them: what they know of
+    other kernels says nothing of that."""
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceModel:
     """One device."""
@@ -66,7 +75,8 @@ class DeviceModel:
     whole: Forest
     "log(seconds / sum)."
     fixed: Forest
-    "The part of the time that does not shrink, from 0 to 1."
+    "The part of the time that does not shrink, from 0 to 1; by how much it is more than speeds say, where "
+    "the first time comes from them."
     spread: float
     "Of log seconds, on kernels of suites that were held out."
     speeds: Mapping[str, float]
@@ -75,24 +85,29 @@ class DeviceModel:
     "Whether the first time comes from speeds, not from the sum."
     least: float = 0.0
     "Seconds that are added to every first time: what launches take that have next to nothing to do."
+    starting: tuple[float, float, float] = (0.0, 1.0, 0.0)
+    "As `starting_seconds` has them: what copies take beyond the calibrated speed."
 
-    def first(self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None) -> Numbers:
-        """(N,): the time before it is corrected; by other speeds than its own where they are given."""
+    def first(self, rows: Numbers, totals: Numbers, speeds: Mapping[str, float] | None = None) -> First:
+        """The times before they are corrected; by other speeds than its own where they are given."""
         if not self.by_speeds:
-            return self.least + first_seconds(self.coefficients, totals)
-        fixed, rate = times_by_speeds(rows, totals, speeds or self.speeds, copies=self.device != "cpu")
-        return self.least + fixed + rate
+            seconds = self.least + first_seconds(self.coefficients, totals)
+            return First(seconds, np.zeros(len(seconds)), np.zeros(len(seconds)))
+        fixed, rate, waiting = times_by_speeds(
+            rows, totals, speeds or self.speeds, copies=self.device != "cpu"
+        )
+        fixed = fixed + self.least + starting_seconds(totals, self.starting)
+        return First(fixed + rate, fixed / (fixed + rate), waiting)
 
-    def predict(self, seen: Numbers, first: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """(N,) each: fixed, rate, and the trees' own spread.
+    def predict(self, seen: Numbers, first: First) -> tuple[Numbers, Numbers, Numbers]:
+        """(N,) each: fixed, rate, and the trees' own spread; without what is waited for.
 
         Args:
             seen: what the forests know of every launch.
-            first: its first time.
         """
         trees = self.whole.each(seen)
-        whole = np.exp(trees.mean(axis=1)) * first
-        part = np.clip(self.fixed.predict(seen), 0.0, 0.99)
+        whole = np.exp(trees.mean(axis=1)) * first.seconds
+        part = np.clip(first.part + self.fixed.predict(seen), 0.0, 0.99)
         return part * whole, (1 - part) * whole, trees.std(axis=1)
 
 
@@ -127,12 +142,13 @@ class TimingModel:
         Args:
             speeds: kind of device → what it does per second, where that is not as it was when it learned.
         """
-        first = self._first(rows, totals, speeds)
+        firsts = self._first(rows, totals, speeds)
+        first = np.stack([each.seconds for each in firsts], axis=1)
         seen = self._seen(rows, first)
         fixed, rate, spread = (
-            np.stack(part, axis=1)
-            for part in zip(
-                *(device.predict(seen, first[:, place]) for place, device in enumerate(self.devices)),
+            np.stack(each, axis=1)
+            for each in zip(
+                *(device.predict(seen, one) for device, one in zip(self.devices, firsts, strict=True)),
                 strict=True,
             )
         )
@@ -142,7 +158,7 @@ class TimingModel:
             off = _CONTRAST * (factor - np.log(whole[:, 0] / whole[:, 1])) / 2
             scale = np.exp(np.stack([off, -off], axis=1))
             fixed, rate = fixed * scale, rate * scale
-        return fixed, rate, spread
+        return fixed, rate + np.stack([each.waiting for each in firsts], axis=1), spread
 
     def doubt(
         self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None = None
@@ -151,15 +167,16 @@ class TimingModel:
         if self.contrast is None:
             first, second, *_ = (device.spread for device in self.devices)
             return np.full(len(rows), float(np.hypot(first, second)))
-        seen = self._seen(rows, self._first(rows, totals, speeds))
+        seen = self._seen(
+            rows, np.stack([each.seconds for each in self._first(rows, totals, speeds)], axis=1)
+        )
         return np.asarray(np.hypot(_OFF * self.contrast.each(seen).std(axis=1), self.contrast_spread))
 
     def _first(
         self, rows: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None
-    ) -> Numbers:
+    ) -> list[First]:
         known = speeds or {}
-        each = [device.first(rows, totals, known.get(device.device)) for device in self.devices]
-        return np.stack(each, axis=1)
+        return [device.first(rows, totals, known.get(device.device)) for device in self.devices]
 
     def _seen(self, rows: Numbers, first: Numbers) -> Numbers:
         return with_first(rows, first) if self.sees_first else rows
@@ -193,7 +210,7 @@ class TimingModel:
             "sees_first": self.sees_first,
             "devices": [
                 {"device": d.device, "name": d.name, "spread": d.spread, "speeds": dict(d.speeds),
-                 "by_speeds": d.by_speeds, "least": d.least}
+                 "by_speeds": d.by_speeds, "least": d.least, "starting": list(d.starting)}
                 for d in self.devices
             ],
         }  # fmt: skip
@@ -213,6 +230,7 @@ class TimingModel:
                 said["device"], said["name"], kept[f"{number}.coefficients"],
                 _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
                 said["speeds"], said.get("by_speeds", False), said.get("least", 0.0),
+                tuple(said.get("starting", (0.0, 1.0, 0.0))),
             )
             for number, said in enumerate(described["devices"])
         )  # fmt: skip
@@ -231,8 +249,8 @@ def with_first(rows: Numbers, first: Numbers) -> Numbers:
 
 def times_by_speeds(
     rows: Numbers, totals: Numbers, speeds: Mapping[str, float], *, copies: bool
-) -> tuple[Numbers, Numbers]:
-    """(N,) each: fixed and rate as `device.forecast.from_speeds` has them, learned from nothing.
+) -> tuple[Numbers, Numbers, Numbers]:
+    """(N,) each: fixed, rate and waiting as `device.forecast.from_speeds` has them, learned from nothing.
 
     Args:
         speeds: `device.base.Calibration.speeds`.
@@ -242,20 +260,24 @@ def times_by_speeds(
     def total(name: str) -> Numbers:
         return np.asarray(totals[:, TOTALS.index(name)])
 
-    def sum_over(worth: Mapping[str, float]) -> Numbers:
-        return np.asarray(sum(each * total(_TOTAL.get(name, f"all {name}")) for name, each in worth.items()))
-
-    moved = sum_over(MOVED)
-    moved = moved - (1 - CACHED) * np.maximum(0.0, moved - total("bytes of arrays"))
-    rate = np.maximum(
-        sum_over(worth_of(speeds)).clip(min=1.0) / speeds["arithmetic"], moved / speeds["memory"]
-    )
-    fixed = np.full(len(rows), speeds["launch_seconds"])
+    fixed, rate, waiting = kernel_times(total, speeds)
     if copies:
         up, down = total("bytes up") / speeds["to_device"], total("bytes down") / speeds["from_device"]
         grows = up * rows[:, LAUNCH.index("sliced up")] + down * rows[:, LAUNCH.index("sliced down")]
         fixed, rate = fixed + up + down - grows, rate + grows
-    return fixed, np.maximum(rate, 1e-9)
+    return np.asarray(fixed), np.asarray(rate), np.asarray(waiting)
+
+
+def starting_seconds(totals: Numbers, starting: tuple[float, float, float]) -> Numbers:
+    """(N,): what copies of a launch take beyond the calibrated speed, which only long ones reach.
+
+    Args:
+        starting: the most it can be, in seconds; the bytes after which most of that is reached; the seconds
+            of each copy on top.
+    """
+    most, many, each = starting
+    moved = totals[:, TOTALS.index("bytes up")] + totals[:, TOTALS.index("bytes down")]
+    return np.asarray(most * (1 - np.exp(-moved / many)) + each * totals[:, TOTALS.index("copies")])
 
 
 def first_seconds(coefficients: Numbers, totals: Numbers) -> Numbers:

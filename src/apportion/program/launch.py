@@ -11,18 +11,20 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.program.access import KernelAccess, accesses_of
+from apportion.program.access import ArgumentAccess, KernelAccess, accesses_of
 from apportion.program.bounds import NDRange, bytes_touched
 from apportion.program.features import FEATURES, vector_of
 from apportion.program.instructions import IRModule, read_module
 from apportion.program.llvm import GraphOptions, graph_of_ir
-from apportion.program.work import WORK, Contents, Work, work_of
+from apportion.program.work import SERIAL, WORK, Contents, Work, work_of
 
 TOTALS = (
     "launch", "work-items", "work-groups", *(f"all {name}" for name in WORK), "bytes up", "bytes down",
-    "bytes of arrays", "group barriers",
+    "bytes of arrays", "group barriers", "copies", *(f"longest {name}" for name in SERIAL),
 )  # fmt: skip
-"What a launch consists of, in sums over all work-items: a device's time is about a sum over these."
+"""What a launch consists of, in sums over all work-items, and what the longest work-item consists of: a
+device's time is about a sum over these."""
+_LOGGED = TOTALS[1 : -len(SERIAL)]
 _SHAPE = (
     "log work-items",
     "log work-group size",
@@ -33,7 +35,7 @@ _SHAPE = (
 )
 LAUNCH = (
     *FEATURES, *(f"each {name}" for name in WORK), "guessed", "divergent",
-    *(f"log {name}" for name in TOTALS[1:]), *_SHAPE, "operations per byte", "special per operation",
+    *(f"log {name}" for name in _LOGGED), *_SHAPE, "operations per byte", "special per operation",
 )  # fmt: skip
 "Names of what `row` gives, in order."
 
@@ -103,11 +105,21 @@ def _described(launch: Launch) -> _Described:
     whole = sum(launch.array_bytes.values())
     each = np.array([work.counts.get(name, 0.0) for name in WORK])
     barriers = groups * work.counts.get("barriers", 0.0)
-    totals = np.array([1.0, items, groups, *(items * each), up, down, whole, barriers])
+    longest = [work.longest.get(name, 0.0) for name in SERIAL]
+    copies = sum(
+        _brought(use) + use.writes for use in map(code.access.arguments.__getitem__, launch.array_bytes)
+    )
+    totals = np.array([1.0, items, groups, *(items * each), up, down, whole, barriers, copies, *longest])
     shape = [math.log(items), math.log(math.prod(span.local_size)), span.dimensions, math.log(groups),
              sliced_up, sliced_down]  # fmt: skip
     row = np.concatenate(
-        [code.vector, work.vector(), np.log1p(totals[1:]), shape, _ratios(work, items, whole)]
+        [
+            code.vector,
+            work.vector(),
+            np.log1p(totals[1 : 1 + len(_LOGGED)]),
+            shape,
+            _ratios(work, items, whole),
+        ]
     )
     return _Described(totals, row, (sliced_up, sliced_down))
 
@@ -128,8 +140,7 @@ def _moved(launch: Launch, access: KernelAccess) -> tuple[float, float, float, f
     up = down = less_up = less_down = 0.0
     for number, size in launch.array_bytes.items():
         use = access.arguments[number]
-        bring = use.reads or bool(use.atomics)
-        if bring:
+        if _brought(use):
             whole, half = (
                 _touched(launch, access, number, size, dimension, count) for count in (groups, groups // 2)
             )
@@ -141,6 +152,11 @@ def _moved(launch: Launch, access: KernelAccess) -> tuple[float, float, float, f
             down += whole
             less_down += 2 * max(0.0, whole - half) * (use.merge == "slice")
     return up, down, min(1.0, less_up / up) if up else 0.0, min(1.0, less_down / down) if down else 0.0
+
+
+def _brought(use: ArgumentAccess) -> bool:
+    """Whether a device with its own memory needs what an array holds."""
+    return use.reads or bool(use.atomics)
 
 
 def _touched(

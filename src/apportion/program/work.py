@@ -20,17 +20,25 @@ from numpy.typing import NDArray
 from apportion.program.bounds import NDRange
 from apportion.program.features import family_of
 from apportion.program.instructions import Instruction, IRFunction, IRModule
+from apportion.program.simulate import simulated
 
 WORK = (
     "float operations", "double operations", "integer operations", "divisions", "roots", "powers", "angles",
     "double functions", "branches", "barriers", "global atomics", "local atomics", "local bytes",
     "private accesses",
     "bytes together", "bytes apart", "bytes the same", "bytes anywhere", "stored bytes together",
-    "stored bytes elsewhere", "vector operations", "calls", "instructions",
+    "stored bytes elsewhere", "vector operations", "calls", "instructions", "waits",
+    "long divisions",
 )  # fmt: skip
 """What is counted per work-item. Bytes of global memory are `together` where neighbours touch neighbouring
 places, `apart` where a stride lies between them, `the same` where all touch one place, `anywhere` where data
-decides."""
+decides. It `waits` in loops that do nothing until another work-item has written something. `long divisions`
+are those of 64-bit integers, which some devices have no instruction for."""
+SERIAL = (
+    "float operations", "double operations", "integer operations", "divisions", "long divisions", "roots",
+    "powers", "angles",
+)  # fmt: skip
+"What counts of the longest work-item: its operations follow each other, however many processors there are."
 
 GUESSED_TURNS = 16.0
 "Of a loop whose end is not known."
@@ -38,6 +46,7 @@ _SEEN = 4096
 _READING = {"load", "getelementptr", "sext", "zext", "trunc", "freeze", "bitcast"}
 _POW = 6.0
 "Exponentials that a power is worth: an exponential and a logarithm, both exact to more digits."
+_CHANGING_NOTHING = re.compile(r"atom(?:ic)?_(?:add|sub|or|xor)|atomic_load")
 _MOST_BLOCKS = 400
 _TOGETHER_BYTES = 16
 _FLOATS = {"fadd", "fsub", "fmul", "fneg", "fcmp"}
@@ -87,6 +96,8 @@ class Work:
     "The part of the instructions that stand in loops whose turns were guessed."
     divergent: float
     "The part that stands behind branches that data decides."
+    longest: Mapping[str, float]
+    "What the work-item does that does most, of those that were looked at; the average one where none was."
 
     def vector(self) -> NDArray[np.float64]:
         """(len(WORK) + 2,): counts as log(1 + count), then the two parts."""
@@ -121,7 +132,7 @@ class _Count:
         scalars: Mapping[int, int],
         contents: Mapping[int, Contents],
     ) -> None:
-        self.function, self.span = function, span
+        self.function, self.span, self.scalars = function, span, scalars
         self.contents = {name: contents[n] for n, name in enumerate(function.parameters) if n in contents}
         self.by_result = function.by_result()
         self.place = {one.result: place for place, one in enumerate(function.instructions) if one.result}
@@ -142,19 +153,33 @@ class _Count:
             for block, lines in self.blocks.items()
         }
         self.guessed_loops: set[str] = set()
+        self.waiting_loops: set[str] = set()
+        "Blocks of loops that only wait."
 
     def work(self) -> Work:
         frequency, guessed, divergent = self._frequencies()
+        longest: Mapping[str, float] | None = None
+        if self.guessed_loops and (ran := simulated(self.function, self.span, self.scalars)) is not None:
+            frequency, longest = dict(ran.mean), ran.longest
+            guessed = set() if ran.whole else guessed
+        counts = self._counts(frequency)
+        total = max(counts["instructions"], 1.0)
+
+        def part(blocks: set[str]) -> float:
+            inside = sum(frequency.get(block, 1.0) * len(self.blocks[block]) for block in blocks)
+            return min(1.0, inside / total)
+
+        return Work(
+            counts, part(guessed), part(divergent), counts if longest is None else self._counts(longest)
+        )
+
+    def _counts(self, frequency: Mapping[str, float]) -> dict[str, float]:
         counts: dict[str, float] = defaultdict(float)
-        uncertain = behind = 0.0
         for block, lines in self.blocks.items():
             times = frequency.get(block, 1.0)
             for instruction in lines:
                 self._add(instruction, times, counts)
-            uncertain += times * len(lines) * (block in guessed)
-            behind += times * len(lines) * (block in divergent)
-        total = max(counts["instructions"], 1.0)
-        return Work(dict(counts), min(1.0, uncertain / total), min(1.0, behind / total))
+        return dict(counts)
 
     # What an instruction counts as
 
@@ -169,11 +194,14 @@ class _Count:
         if opcode in _FLOATS:
             counts["double operations" if double else "float operations"] += times * lanes
         elif opcode in _DIVISIONS:
-            counts["divisions"] += times * lanes * (2 if double else 1)
+            long = instruction.type.endswith(("i64", "i64>"))
+            counts["long divisions" if long else "divisions"] += times * lanes * (2 if double else 1)
         elif opcode in _INTEGERS:
             counts["integer operations"] += times * lanes
         elif opcode in ("br", "switch"):
             counts["branches"] += times
+        elif instruction.block in self.waiting_loops and _only_looks(instruction):
+            counts["waits"] += times
         elif opcode in ("load", "store"):
             self._access(instruction, times, counts)
         elif opcode in ("atomicrmw", "cmpxchg"):
@@ -428,9 +456,7 @@ class _Count:
             return _divided(leaving, staying, out)
         if len(targets) == 2 and (likely := self._likely(block)) is not None:
             return {targets[0]: likely, targets[1]: 1 - likely}
-        entering = [
-            target for target in distinct if any(target in inner and block not in inner for inner in loops)
-        ]
+        entering = [target for target in distinct if self._enters(target, block, loops)]
         if entering and len(entering) < len(distinct):  # a test that a loop turns at all
             rest = [target for target in distinct if target not in entering]
             return _divided(rest, entering, 0.05)
@@ -439,6 +465,12 @@ class _Count:
             rest = [target for target in distinct if target not in empty]
             return _divided(empty, rest, 0.03)  # a work-item beyond the end of the data
         return dict.fromkeys(distinct, 1 / len(distinct))
+
+    def _enters(self, target: str, block: str, loops: list[frozenset[str]]) -> bool:
+        """Whether a block leads into a loop that it is not in, at once or by a block that leads nowhere
+        else."""
+        ways = {target, *(self.after[target] if len(set(self.after[target])) == 1 else ())}
+        return any(way in inner and block not in inner for inner in loops for way in ways)
 
     def _likely(self, block: str) -> float | None:
         """How often the first of two ways is gone, where a comparison of known values decides."""
@@ -567,10 +599,38 @@ class _Count:
         found = (
             self._turns_by(condition, loop) if condition is not None and condition.opcode == "icmp" else None
         )
+        if found is None and last.operands and self._waits(last.operands[0], loop):
+            self.waiting_loops |= loop
+            return 1.0
         if found is None:
             self.guessed_loops.add(min(loop))
             return GUESSED_TURNS
         return float(np.clip(found, 1.0, 1e8))
+
+    def _waits(self, condition: str, loop: frozenset[str]) -> bool:
+        """Whether a loop does nothing but look at memory until its condition holds."""
+        inside = [instruction for block in loop for instruction in self.blocks[block]]
+        if any(
+            one.opcode in ("store", "cmpxchg")
+            or (
+                (one.opcode in ("atomicrmw", "call") and family_of(one.text) in ("atomic", "barrier"))
+                and not _only_looks(one)
+            )
+            for one in inside
+        ):
+            return False
+        by_result = {one.result: one for one in inside if one.result}
+        pending, seen = [condition], set()
+        while pending:
+            value = pending.pop()
+            instruction = by_result.get(value)
+            if instruction is None or value in seen:
+                continue
+            if _only_looks(instruction):
+                return True
+            seen.add(value)
+            pending += instruction.operands
+        return False
 
     def _turns_by(self, condition: Instruction, loop: frozenset[str]) -> float | None:
         for moving, bound in (condition.operands, condition.operands[::-1]):
@@ -705,6 +765,21 @@ class _Count:
 def _divided(few: list[str], many: list[str], part: float) -> dict[str, float]:
     """Target → part of the times: this part to a few, the rest to the others, evenly among each."""
     return dict.fromkeys(few, part / len(few)) | dict.fromkeys(many, (1 - part) / len(many))
+
+
+def _only_looks(instruction: Instruction) -> bool:
+    """Whether an instruction reads what other work-items may be writing, and changes nothing."""
+    match instruction.opcode:
+        case "load":
+            return instruction.text.lstrip().startswith(("load volatile", "load atomic")) or bool(
+                re.search(r"= load (?:volatile|atomic)", instruction.text)
+            )
+        case "atomicrmw":
+            return instruction.element in ("add", "sub", "or", "xor") and instruction.operands[-1] == "0"
+        case "call":
+            name = _CHANGING_NOTHING.search(instruction.callee)
+            return name is not None and ("load" in name[0] or instruction.operands[-1:] == ("0",))
+    return False
 
 
 def _is_together(slope: float | None) -> bool:

@@ -2,13 +2,18 @@
 
 What is compared is launched in turn, round after round, so that a change of the machine's state touches all
 of it; the best cut is measured again in those rounds, since the least of many noisy times is too small. A
-trial of the policy starts without memory: its first launch follows the forecast, its third what the first two
-taught.
+trial of the policy starts without memory: its first launch follows the forecast, later ones what was seen.
+
+Each turn is some launches in a row, as a program makes them, and the policy's first launch is compared with
+the first launch of a turn, its third with the third: right after a launch with another cut the same launch
+takes longer (on 16 processors with an H200 by a tenth or a sixth, once), because processors' caches hold what
+others are about to read or write.
 """
 
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,10 +30,14 @@ from apportion.suite.base import Instance, Problem, Stage
 
 POLICY = "learned+feedback"
 _STEPS = 10
+_IN_A_ROW = 5
+"Launches of a turn."
+_SETTLED = 2
+"Of these, the launches that come before what was learned shows."
 _LEAST_ROUNDS = 5
 _SLOW = 8.0
 "A device or cut this many times slower than the best is measured a few times only."
-_FEW = 3
+_FEW = 2
 _NEAR = 1.6
 "Cuts within this factor of the best are repeated whatever the budget: one of them is the oracle's."
 _CURVE_SHARE = 0.4
@@ -40,7 +49,7 @@ class Budget:
     """How long one kernel may take, and how often things are repeated."""
 
     seconds: float = 6.0
-    rounds: int = 15
+    rounds: int = 100
     cut_repeats: int = 3
 
 
@@ -69,12 +78,19 @@ class Row:
     first: Measured | None = None
     settled_shares: Mapping[str, float] = field(default_factory=dict)
     settled: Measured | None = None
+    "The third launch."
+    lasting: Measured | None = None
+    "The mean of the third launch and those after it."
     first_efficiency: Measured | None = None
     "The oracle's time over the policy's, round by round: its first launch."
     efficiency: Measured | None = None
     "The same of its third launch."
+    lasting_efficiency: Measured | None = None
+    "The same of the third and those after it."
     against_best: Measured | None = None
     "The third launch's time over that of the best device alone, round by round."
+    lasting_against_best: Measured | None = None
+    "The same of the third and those after it."
     origin: str = ""
     "What the first launch was foretold from."
     overheads: Sequence[tuple[float, float]] = ()
@@ -85,10 +101,16 @@ class Row:
         return asdict(self)
 
 
+_MEASURED = (
+    "oracle", "first", "settled", "lasting", "first_efficiency", "efficiency", "lasting_efficiency",
+    "against_best", "lasting_against_best",
+)  # fmt: skip
+
+
 def row_from(values: Mapping[str, Any]) -> Row:
     """The row that `as_json` gave."""
     found = dict(values)
-    for name in ("oracle", "first", "settled", "first_efficiency", "efficiency", "against_best"):
+    for name in _MEASURED:
         found[name] = Measured(**found[name]) if found.get(name) is not None else None
     found["alone"] = {device: Measured(**measured) for device, measured in found["alone"].items()}
     found["overheads"] = [(total, over) for total, over in found["overheads"]]
@@ -158,13 +180,15 @@ def _row(
         curve = _curve(bench, once, budget, started)
     medians = {share: summary(seconds).median for share, seconds in curve.items()}
     share = min(medians, key=lambda cut: medians[cut]) if medians else 0.0
-    rounds = _rounds(bench, share if medians else None, best, budget, started, random.Random(seed))
-    alone = {info.id: rounds.times[info.id] for info in bound.devices}
+    slow = {info.id for info, seconds in zip(bound.devices, once, strict=True) if seconds > _SLOW * best}
+    rounds = _rounds(bench, share if medians else None, slow, budget, started, random.Random(seed))
+    alone = {info.id: _after(rounds.turns[info.id]) for info in bound.devices}
     # The cut, or the device alone that turns out to be better still.
-    candidates = [name for name in ("oracle", *alone) if name in rounds.times]
-    ranked = {name: summary(rounds.times[name]).median for name in candidates}
+    candidates = [name for name in ("oracle", *alone) if name in rounds.turns]
+    ranked = {name: summary(_after(rounds.turns[name])).median for name in candidates}
     oracle = min(ranked, key=lambda name: ranked[name])
     single = min(alone, key=lambda name: ranked[name])
+    best_turns, alone_turns, tried = rounds.turns[oracle], rounds.turns[single], rounds.turns[POLICY]
     if oracle != "oracle":
         share = float(oracle == first)
     if len(instance.stages) > 1:  # what the next kernel works on
@@ -178,12 +202,15 @@ def _row(
         obstacle=bound.case.obstacle, merge=dict(bound.case.merges), verified=verified.verified,
         alone={name: _milliseconds(seconds) for name, seconds in alone.items()},
         curve={f"{cut:g}": 1e3 * seconds for cut, seconds in sorted(medians.items())},
-        oracle_share=share, oracle=_milliseconds(rounds.times[oracle]),
-        first_shares=rounds.shares["first"], first=_milliseconds(rounds.times["first"]),
-        settled_shares=rounds.shares["settled"], settled=_milliseconds(rounds.times["settled"]),
-        first_efficiency=_ratio(rounds.times[oracle], rounds.times["first"]),
-        efficiency=_ratio(rounds.times[oracle], rounds.times["settled"]),
-        against_best=_ratio(rounds.times["settled"], rounds.times[single]),
+        oracle_share=share, oracle=_milliseconds(_after(best_turns)),
+        first_shares=rounds.first_shares, first=_milliseconds(_nth(tried, 0)),
+        settled_shares=rounds.settled_shares, settled=_milliseconds(_nth(tried, _SETTLED)),
+        lasting=_milliseconds(_after(tried)),
+        first_efficiency=_ratio(_nth(best_turns, 0), _nth(tried, 0)),
+        efficiency=_ratio(_nth(best_turns, _SETTLED), _nth(tried, _SETTLED)),
+        lasting_efficiency=_ratio(_after(best_turns), _after(tried)),
+        against_best=_ratio(_nth(tried, _SETTLED), _nth(alone_turns, _SETTLED)),
+        lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
         origin=bound.case.forecast.origin if bound.case.forecast is not None else "",
         overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
     )  # fmt: skip
@@ -252,44 +279,56 @@ def _curve(bench: _Bench, alone: Sequence[float], budget: Budget, started: float
     return found
 
 
+Turns = list[list[float]]
+"Seconds of the launches of each turn."
+
+
 @dataclass
 class _Rounds:
-    times: dict[str, list[float]] = field(default_factory=dict)
-    shares: dict[str, dict[str, float]] = field(default_factory=dict)
+    turns: dict[str, Turns] = field(default_factory=dict)
+    "A device, `oracle` or the policy → its turns."
+    first_shares: dict[str, float] = field(default_factory=dict)
+    settled_shares: dict[str, float] = field(default_factory=dict)
 
 
 def _rounds(
-    bench: _Bench, share: float | None, best: float, budget: Budget, started: float, generator: random.Random
+    bench: _Bench,
+    share: float | None,
+    slow: set[str],
+    budget: Budget,
+    started: float,
+    generator: random.Random,
 ) -> _Rounds:
     found = _Rounds()
     names = [info.id for info in bench.bound.devices]
-    slow = {name for name in names if bench.run(name).wall_seconds > _SLOW * best}
     for number in range(budget.rounds):
         if number >= _LEAST_ROUNDS and time.monotonic() - started > budget.seconds:
             break
         what = [name for name in names if name not in slow or number < _FEW]
-        what += ["first", "trial"] + (["oracle"] if share is not None else [])
+        what += [POLICY] + (["oracle"] if share is not None else [])
         generator.shuffle(what)
         for name in what:
-            if name == "trial":
+            if name == POLICY:
                 bench.bound.case.seen = Observations()
-                for _ in range(2):
-                    bench.run(POLICY)
-                _note(found, "settled", bench.run(POLICY))
-            elif name == "first":
-                bench.bound.case.seen = Observations()
-                _note(found, "first", bench.run(POLICY))
-            elif name == "oracle":
-                assert share is not None
-                _note(found, "oracle", bench.run(share))
-            else:
-                _note(found, name, bench.run(name))
+            cut = share if name == "oracle" else None
+            launches = [
+                bench.run(name if cut is None else cut) for _ in range(1 if name in slow else _IN_A_ROW)
+            ]
+            found.turns.setdefault(name, []).append([launch.wall_seconds for launch in launches])
+            if name == POLICY:
+                found.first_shares = dict(launches[0].split)
+                found.settled_shares = dict(launches[_SETTLED].split)
     return found
 
 
-def _note(found: _Rounds, name: str, execution: Execution) -> None:
-    found.times.setdefault(name, []).append(execution.wall_seconds)
-    found.shares[name] = dict(execution.split)
+def _nth(turns: Turns, number: int) -> list[float]:
+    """The launch of this number, from 0, of each turn; the last one of turns that are shorter."""
+    return [turn[min(number, len(turn) - 1)] for turn in turns]
+
+
+def _after(turns: Turns) -> list[float]:
+    """The mean of each turn's third launch and those after it."""
+    return [statistics.fmean(turn[_SETTLED:] or turn) for turn in turns]
 
 
 def _milliseconds(seconds: Sequence[float]) -> Measured:

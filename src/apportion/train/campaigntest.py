@@ -145,7 +145,8 @@ def held_out(
             times_by_speeds(test.rows, test.totals, each, copies=device != "cpu")
             for each, device in zip(speeds, test.devices, strict=True)
         ]
-        fixed_part, rate_part = (np.stack(part, axis=1) for part in zip(*plain, strict=True))
+        fixed_part, rate_part, waiting = (np.stack(part, axis=1) for part in zip(*plain, strict=True))
+        rate_part = rate_part + waiting
         shares[SPEEDS] = best_shares(fixed_part, rate_part)
         alone = fixed_part + rate_part
         together = seconds_at(shares[SPEEDS], fixed_part, rate_part)
