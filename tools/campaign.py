@@ -385,27 +385,33 @@ def _small(workload: Workload, measured: Container[tuple[str, str, int, int]]) -
 
 
 def fit(folder: Path, results: Path) -> None:
-    """Fit the timing model to what was measured of other kernels than the suite's, and put it where
-    predictions find it."""
+    """Fit the timing model to what was measured of other kernels than the suite's, here or, where nothing
+    was, in the shipped campaign, and put it where predictions find it."""
 
-    from apportion.advise.timing import WEIGHTS
-    from apportion.train.campaign import from_described, read_table
+    from apportion.advise.timing import PREFERRED, WEIGHTS
+    from apportion.cli.reproducecampaign import MEASURED
+    from apportion.train.campaign import from_described, load_table, read_table
     from apportion.train.timing import fit_timing
 
     began = time.monotonic()
-    if not (results / "measurements.parquet").exists():
-        write_table(results)
-    points = pl.read_parquet(results / "measurements.parquet")
-    described = pl.read_parquet(folder / "features.parquet")
-    devices = {info["id"]: info for info in json.loads((results / "devices.json").read_text())}
-    first, second, *_ = devices
-    table, _ = read_table(points, from_described(described), (first, second))
+    if (results / "devices.json").exists():
+        if not (results / "measurements.parquet").exists():
+            write_table(results)
+        points = pl.read_parquet(results / "measurements.parquet")
+        described = pl.read_parquet(folder / "features.parquet")
+        devices = {info["id"]: info for info in json.loads((results / "devices.json").read_text())}
+        first, second, *_ = devices
+        table, _ = read_table(points, from_described(described), (first, second))
+        known = [info_from(devices[name]) for name in table.devices]
+        names, speeds = [info.name for info in known], [info.speeds() for info in known]
+    else:
+        table = load_table(MEASURED / f"{PREFERRED}.parquet")
+        about = json.loads((MEASURED / f"{PREFERRED}.json").read_text())
+        names, speeds = about["device_names"], about["speeds"]
     others = table.part(np.array(table.suites) != SUITE)
-    known = [info_from(devices[name]) for name in others.devices]
     model = fit_timing(
-        others, "xeon-h200", spreads=(0.5, 0.5),
-        device_names=(known[0].name, known[1].name),
-        speeds=(known[0].speeds(), known[1].speeds()),
+        others, PREFERRED, spreads=(0.5, 0.5),
+        device_names=(names[0], names[1]), speeds=(speeds[0], speeds[1]),
         about={"experiment": "tools/campaign.py fit: without the suite"},
     )  # fmt: skip
     model.save(WEIGHTS)

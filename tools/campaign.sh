@@ -6,8 +6,8 @@
 #     tools/campaign.sh measure KERNELS RESULTS SECONDS    the campaign, 40 s of it (OTHERS) for other numbers of processors;
 #                                                          quiet; what was only compiled is measured too; PASSES=8: a
 #                                                          sample of what was measured before, until it was so often
-#     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; after measure; quiet; FIT=0: without
-#                                                          what the campaign taught
+#     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; quiet; by what the campaign taught, the
+#                                                          one measured here or the shipped one; FIT=0: without
 #
 # KERNELS is what `tools/campaign.py pack` wrote, with the native extension for that machine's Python beside it
 # (_native*.so) and, to go on with an earlier campaign, its journal.jsonl. PART=2/3 takes a third of the kernels.
@@ -51,8 +51,7 @@ measure)
     ;;
 together)
     began=$(date +%s)
-    [ -e "$KERNELS/features.parquet" ] || tool features "$KERNELS" --processes "$(nproc)"
-    [ "${FIT:-1}" = 0 ] || timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where")"
+    [ "${FIT:-1}" = 0 ] || timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where" 2>/dev/null || echo none)"
     left() { echo $((SECONDS_LEFT - ($(date +%s) - began))); }
     each() { python3 -c "print(max($1, ($2 - $3) / 31))"; }
     large=$(($(left) * 3 / 4))

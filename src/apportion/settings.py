@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from typing import TypeVar
@@ -16,12 +18,22 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 T = TypeVar("T")
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Where to write a file that is there whole or not at all: whoever is interrupted leaves the old one, and
+    of several processes or threads that write it at once the last one wins."""
+    part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: whoever is interrupted leaves the old one, and of several processes
-    or threads that write it at once the last one wins."""
-    part = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    """Write a file whole or not at all."""
+    with whole_file(path) as part:
+        part.write_bytes(data)
 
 
 def cache_folder(*parts: str) -> Path:

@@ -197,3 +197,12 @@ def test_divisions_of_long_integers_are_counted_apart() -> None:
     assert _work(source.format("uint")).counts["divisions"] == 1
     assert _work(source.format("ulong")).counts["long divisions"] == 1
     assert _work(source.format("ulong")).counts.get("divisions", 0.0) == 0
+
+
+def test_calls_of_small_functions_are_counted_whatever_they_do() -> None:
+    work = _work(
+        "kernel void f(global int *a, global float *b, int n) { int i = get_global_id(0);"
+        " a[i] = clamp(a[i], 0, n); b[i] = floor(b[i]) + sin(b[i]); }"
+    )
+    assert work.counts["builtins"] == 2
+    assert work.counts["angles"] == 1

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.advise.recorded import ridge_recorded, tune_recorded, tune_runs
-from apportion.collect.runs import GraphRuns, ceiling, read_runs
-from apportion.errors import UnreadableFile
+from apportion.collect.runs import GraphRuns, ceiling, collected
 from apportion.model.ridge import TuningPlan
 from apportion.task.metrics import Interval, over_seeds
 from apportion.task.ranking import over_graphs
@@ -85,9 +84,7 @@ def replay(runs: Sequence[GraphRuns], budget: int, seeds: int) -> Replay:
 
 
 def _section(folder: Path, budgets: Sequence[int], seeds: int) -> str:
-    runs = list(read_runs(folder))
-    if not runs:
-        raise UnreadableFile(f"There are no runs in {folder}: measure some with `apportion rank collect`")
+    runs = collected(folder)
     counts = [graph.configurations for graph in runs]
     repeats = sum(int((graph.repeats > 0).sum()) for graph in runs)
     failed = Counter(_kind(reason) for graph in runs for reason in graph.failed_reasons)

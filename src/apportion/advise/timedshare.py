@@ -78,7 +78,8 @@ def timed_share(
     launch = _launch(query, ir, str(source.text) if source.language == "opencl" else "")
     row, totals = launch.row(), launch.totals()
     described = time.perf_counter()
-    cpu, gpu = (model.predict(kind, row, totals) for kind in (HOST, OTHER))
+    said = model.predict_all(row, totals)
+    cpu, gpu = said[HOST], said[OTHER]
     share = _share(cpu, gpu)
     random = np.random.default_rng(0)
     off = np.exp(random.standard_normal((_DRAWS, 2)) * [cpu.spread, gpu.spread])

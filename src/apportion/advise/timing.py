@@ -79,11 +79,11 @@ def predict_times(
     chosen = timing_model(model)
     row, totals = launch.row(), launch.totals()
     found = {}
-    speeds = _speeds(devices)
+    said = chosen.predict_all(row, totals, _speeds(devices))
     for device in devices:
-        said = chosen.predict(device.kind, row, totals, speeds)
-        kept = correction_of(device, chosen.name)
-        found[device.id] = (kept or by_speed(device, chosen.device(device.kind))).applied(said)
+        model_of_kind = chosen.device(device.kind)
+        kept = correction_of(device, chosen.name) or by_speed(device, model_of_kind)
+        found[device.id] = kept.applied(said[model_of_kind.device])
     return found
 
 

@@ -6,7 +6,6 @@ Calls are made in a child process, which a kernel that goes wrong costs and nobo
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ from apportion.counters.collect import this_system
 from apportion.errors import CompileError, MissingPackage, UnknownName
 from apportion.jobs.local import LocalRunner
 from apportion.program.jaxhlo import Spec, text_of
+from apportion.settings import whole_file
 
 SOURCE = Path(__file__).with_name("blocked.c")
 _LEAST_ROUNDS = 4
@@ -158,12 +158,11 @@ def compile_library(folder: Path) -> Path:
         command = [compiler]
     else:
         raise MissingPackage("ziglang", "compile", "Compiling C without a compiler on this machine")
-    part = library.with_suffix(f".{os.getpid()}.part")
-    words = [*command, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(part), str(SOURCE)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
-    if done.returncode:
-        raise CompileError("the compiler refuses it", file=str(SOURCE), diagnostics=done.stderr)
-    part.replace(library)
+    with whole_file(library) as part:
+        words = [*command, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(part), str(SOURCE)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
+        if done.returncode:
+            raise CompileError("the compiler refuses it", file=str(SOURCE), diagnostics=done.stderr)
     return library
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apportion.collect.jaxfunctions import functions
-from apportion.collect.runs import Ceiling, GraphRuns, ceiling, read_runs
+from apportion.collect.runs import Ceiling, GraphRuns, ceiling, collected
 from apportion.errors import UnknownName
 from apportion.program.hlo import graph_of_hlo
 from apportion.program.jaxhlo import hlo_of, spec_of
@@ -36,9 +36,11 @@ def publish(folder: Path) -> Iterator[Published]:
     Raises:
         MissingPackage: JAX is not installed.
         UnknownName: no function is known for a graph.
+        UnreadableFile: nothing was collected in the folder.
     """
+    measured = collected(folder)
     known = functions()
-    for runs in read_runs(folder):
+    for runs in measured:
         path = folder / TILE_FOLDER / f"{runs.name}.npz"
         if runs.tile_features.size and not path.exists():  # layouts are published when they are measured
             if runs.family not in known:

@@ -28,8 +28,9 @@ from apportion.data.published.tpugraphs import (
     TileFile,
     published_arrays,
 )
-from apportion.errors import InvalidSetting
+from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.program.hlo import HloGraph
+from apportion.settings import whole_file
 from apportion.task.ranking import agreement, slowdown
 
 _BOUNDS = TILE_FEATURES // 3 - 2
@@ -169,10 +170,8 @@ def _tensor(graph: HloGraph) -> TensorGraph:
 
 def _write_whole(path: Path, arrays: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with whole_file(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    part.replace(path)
 
 
 @dataclass(frozen=True)
@@ -213,6 +212,18 @@ def read_runs(folder: Path) -> Iterator[GraphRuns]:
     """Every graph that a folder holds, in order of their names."""
     for path in sorted((folder / "runs").glob("*.npz")):
         yield GraphRuns.read(path)
+
+
+def collected(folder: Path) -> list[GraphRuns]:
+    """Every graph that a folder holds.
+
+    Raises:
+        UnreadableFile: it holds none.
+    """
+    runs = list(read_runs(folder))
+    if not runs:
+        raise UnreadableFile(f"There are no runs in {folder}: measure some with `apportion rank collect`")
+    return runs
 
 
 def tile_features(

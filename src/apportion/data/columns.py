@@ -28,6 +28,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from apportion.errors import MalformedInput
+from apportion.settings import replace_file
 
 FORMAT = 1
 Split = Literal["train", "val", "test"]
@@ -63,9 +64,7 @@ def describe(
         "format": FORMAT, "fingerprint": contents.hexdigest()[:16], "tasks": tasks, "sources": sources,
         "settings": dict(settings), "columns": columns,
     }  # fmt: skip
-    part = folder / "store.json.part"
-    part.write_text(json.dumps(description, indent=1))
-    part.replace(folder / "store.json")
+    replace_file(folder / "store.json", json.dumps(description, indent=1).encode())
 
 
 def write_names(folder: Path, names: list[str]) -> None:

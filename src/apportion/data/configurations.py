@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from apportion.data.published.tpugraphs import COLLECTIONS, SIDES, TensorGraph
 from apportion.data.tensors import map_tensors
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.settings import replace_file
 
 FORMAT = 1
 END = ".safetensors"
@@ -182,7 +183,6 @@ def open_graph(folder: Path, collection: str, side: str, name: str) -> StoredGra
 def describe(folder: Path, entries: list[dict[str, Any]]) -> ConfigurationStore:
     """Write store.json: the act that makes a folder of graphs a store."""
     fingerprint = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
-    part = folder / "store.json.part"
-    part.write_text(json.dumps({"format": FORMAT, "fingerprint": fingerprint, "graphs": entries}, indent=1))
-    part.replace(folder / "store.json")
+    described = {"format": FORMAT, "fingerprint": fingerprint, "graphs": entries}
+    replace_file(folder / "store.json", json.dumps(described, indent=1).encode())
     return ConfigurationStore.open(folder)

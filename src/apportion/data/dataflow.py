@@ -39,6 +39,7 @@ from apportion.program.graph import ProgramGraph
 from apportion.program.llvm import GraphOptions
 from apportion.program.source import SUFFIXES, Source, is_bitcode
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import replace_file
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 FILE_SECONDS = 60.0
@@ -277,6 +278,4 @@ def _agree(work: Path, settings: LabelSettings) -> None:
                     "Use another --out, or delete that folder."
                 )
         return
-    part = path.with_name("settings.json.part")
-    part.write_text(json.dumps(ours))
-    part.replace(path)
+    replace_file(path, json.dumps(ours).encode())

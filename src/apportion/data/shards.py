@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import MalformedInput, UnreadableFile
 from apportion.program.graph import StringTable
+from apportion.settings import whole_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +99,10 @@ def write_shard(path: Path, results: Sequence[FileResult]) -> None:
         arrays[row] = _joined([getattr(graph, row) for graph in graphs], np.zeros(0, np.int64))
     content = BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with whole_file(path) as part, part.open("wb") as file:
         file.write(content.getbuffer())
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
 
 
 def write_shards(work: Path, results: Iterable[FileResult]) -> None:

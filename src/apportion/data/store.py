@@ -39,6 +39,7 @@ from apportion.data.columns import (
 )  # fmt: skip
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import whole_file
 
 __all__ = ["SPLITS", "DataflowStore", "Instance", "Split", "StoredGraph"]
 
@@ -352,8 +353,7 @@ class DataflowStore:
 
     def _pack(self, path: Path) -> int:
         """Write the folder as a tar of files compressed one by one; the size in bytes."""
-        part = path.with_name(path.name + ".part")
-        with tarfile.open(part, "w") as written:
+        with whole_file(path) as part, tarfile.open(part, "w") as written:
             for inner in FILES:
                 data, name = (self.folder / inner).read_bytes(), Path(inner).stem
                 itemsize = self.columns[name].dtype.itemsize if name in COLUMNS else 1
@@ -361,7 +361,6 @@ class DataflowStore:
                 member = tarfile.TarInfo(f"{inner}.xz")
                 member.size = len(content)
                 written.addfile(member, BytesIO(content))
-        part.replace(path)
         return path.stat().st_size
 
 

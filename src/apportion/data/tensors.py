@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import MalformedInput, UnreadableFile
+from apportion.settings import whole_file
 
 TYPES = {"F64": "<f8", "I64": "<i8", "F32": "<f4", "I32": "<i4", "U16": "<u2", "U8": "|u1"}
 _NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
@@ -55,8 +56,7 @@ def write_tensors(
         place += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with whole_file(path) as part, part.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in order:
             array = arrays[name]
@@ -65,7 +65,6 @@ def write_tensors(
                     shutil.copyfileobj(raw, file, 1 << 20)
             else:
                 file.write(np.ascontiguousarray(array).tobytes())
-    part.replace(path)
 
 
 def map_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

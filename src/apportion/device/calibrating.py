@@ -30,9 +30,10 @@ _ROUNDS = 6
 _OPERATIONS = {
     "divisions": 2, "roots": 2, "powers": 2, "angles": 2, "integer operations": 8, "global atomics": 1,
     "double operations": 4, "double functions": 2, "long divisions": 1,
+    "builtins": 4,
 }  # fmt: skip
 "What a work-item does in a turn of the kernel `operations`, in its order → how many of them."
-_CROWDED = ("global atomics", "double functions")
+_CROWDED = ("global atomics", "double functions", "builtins")
 "What is not asked of a work-item alone: atomics are dear where many meet; functions are asked for in floats."
 
 
@@ -69,6 +70,8 @@ def calibrate(queue: Queue) -> Calibration:
     worth["barriers"] = arithmetic * barriers / (2 * many)
     groups = _seconds_each(lambda some: _wait(queue, "empty", _GROUP * some, buffers[0]), 1 << 8)
     worth["groups"] = arithmetic * groups
+    # Calls, without what is done in them, which is counted on its own.
+    worth["builtins"] = max(0.0, worth["builtins"] - (worth["integer operations"] + 1) / 2)
     if "double functions" in worth:  # counted on top of what they are in single precision
         single = (worth["angles"] + worth["powers"]) / 2
         worth["double functions"] = max(0.0, worth["double functions"] - single)
@@ -247,6 +250,9 @@ kernel void operations(global float *a, global int *counters, int operation, int
         ulong k = id, many = 16777213 + (ulong)operation;
         for (int t = 0; t < turns; t++) k = (k * 131 + 987654321) % many;
         i = (uint)k;
+    }} break;
+    case 9: for (int t = 0; t < turns; t++) {{
+        i = min(i + 7, j); j = max(j ^ i, 5u); x = fmin(x + 0.5f, y); y = fmax(y * 0.5f, z);
     }} break;
     }}
     a[id] = x + y + z + i + j;

@@ -35,6 +35,7 @@ from apportion.program.access import KernelAccess, accesses_of
 from apportion.program.compile import ir_of
 from apportion.program.signature import Signature, signatures_of
 from apportion.program.source import Source
+from apportion.settings import whole_file
 
 JOURNAL = "journal.jsonl"
 LAUNCHES = "launches.jsonl"
@@ -230,9 +231,8 @@ def write_table(folder: Path) -> Path:
     failed = {point["key"]: point for point in journal if point["key"] not in measured}
     points = [point for point in journal if not point.get("failure")] + list(failed.values())
     if points:
-        part = path.with_suffix(".part")
-        pl.DataFrame(points, infer_schema_length=None).write_parquet(part, compression="zstd")
-        part.replace(path)
+        with whole_file(path) as part:
+            pl.DataFrame(points, infer_schema_length=None).write_parquet(part, compression="zstd")
     return path
 
 

@@ -35,6 +35,7 @@ WORTH = {
     "long divisions": 8.0,
     "roots": 4.0, "powers": 16.0, "angles": 16.0, "double functions": 32.0, "branches": 1.0,
     "local atomics": 8.0, "global atomics": 32.0, "private accesses": 0.5, "barriers": 8.0,
+    "builtins": 1.0,
 }  # fmt: skip
 "What a work-item does → multiply-adds that it is worth, about, on a device that was not asked."
 MOVED = {

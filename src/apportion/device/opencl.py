@@ -29,7 +29,7 @@ from apportion.errors import NoDevice, UnknownName
 from apportion.settings import cache_folder
 
 _TIMES = 3
-_MEASURED_AS = 4
+_MEASURED_AS = 5
 "Changes when calibrating changes, so that what was measured otherwise is not believed."
 
 

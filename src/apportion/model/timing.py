@@ -189,11 +189,21 @@ class TimingModel:
         speeds: Mapping[str, Mapping[str, float]] | None = None,
     ) -> Times:
         """What one launch takes on a device of this kind."""
+        return self.predict_all(row, totals, speeds)[self.device(kind).device]
+
+    def predict_all(
+        self, row: Numbers, totals: Numbers, speeds: Mapping[str, Mapping[str, float]] | None = None
+    ) -> dict[str, Times]:
+        """What one launch takes on each device that the model knows."""
         if len(row) != len(self.features):
             raise InvalidSetting(f"{self.name} knows {len(self.features)} features, not {len(row)}")
-        place = self.devices.index(self.device(kind))
-        fixed, rate, spread = (part[0, place] for part in self.times(row[None, :], totals[None, :], speeds))
-        return Times(float(fixed), float(rate), float(np.hypot(spread, self.devices[place].spread)))
+        fixed, rate, spread = (part[0] for part in self.times(row[None, :], totals[None, :], speeds))
+        return {
+            device.device: Times(
+                float(fixed[place]), float(rate[place]), float(np.hypot(spread[place], device.spread))
+            )
+            for place, device in enumerate(self.devices)
+        }
 
     def save(self, folder: Path) -> Path:
         """Write the model to `folder`; the file of its weights comes back."""

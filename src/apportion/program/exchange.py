@@ -12,9 +12,7 @@ numbers are positions in `nodes`, and every form keeps them. JSON, NPZ and Netwo
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from apportion.errors import InvalidGraph, MalformedInput, MissingPackage, UnreadableFile
 from apportion.program.graph import NO_TEXT, Flow, Function, Module, NodeType, ProgramGraph, StringTable
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import replace_file
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
@@ -292,16 +291,11 @@ def write_whole(path: Path, contents: bytes) -> None:
     Raises:
         UnreadableFile: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(contents)
-        temporary.replace(path)
+        replace_file(path, contents)
     except OSError as error:
         raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _records(graph: ProgramGraph) -> dict[str, Any]:

@@ -7,11 +7,9 @@ are then copied, row group by row group, into the one file: memory holds one par
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +23,7 @@ from polars.exceptions import PanicException, PolarsError
 from apportion.errors import InvalidGraph, MalformedInput, UnreadableFile
 from apportion.program.exchange import graph_of_arrays, records_of, write_whole
 from apportion.program.graph import ProgramGraph, StringTable
+from apportion.settings import whole_file
 
 VERSION = "1"
 "Of the columns below; written into the file, and a file of another version is refused."
@@ -119,20 +118,15 @@ def merge(parts: Sequence[Path], path: Path, *, digests: Sequence[str] | None = 
         return
     size = sum(part.stat().st_size for part in parts)
     rows = _rows(*parts)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    within = _rows_within(PART_BYTES, rows, size)
     try:
         rows_in = pl.scan_parquet(list(parts), schema=SCHEMA)
         if digests is not None:
             rows_in = rows_in.filter(pl.col("digest").is_in(list(digests)))
-        rows_in.sink_parquet(
-            temporary, row_group_size=_rows_within(PART_BYTES, rows, size), metadata={_VERSION_KEY: VERSION}
-        )
-        temporary.replace(path)
+        with whole_file(path) as part:
+            rows_in.sink_parquet(part, row_group_size=within, metadata={_VERSION_KEY: VERSION})
     except _FOREIGN as error:
         raise UnreadableFile(f"Cannot write {path}: {error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read_graphs(path: Path) -> Iterator[tuple[str, ProgramGraph]]:

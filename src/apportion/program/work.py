@@ -28,12 +28,13 @@ WORK = (
     "private accesses",
     "bytes together", "bytes apart", "bytes the same", "bytes anywhere", "stored bytes together",
     "stored bytes elsewhere", "vector operations", "calls", "instructions", "waits",
-    "long divisions",
+    "long divisions", "builtins",
 )  # fmt: skip
 """What is counted per work-item. Bytes of global memory are `together` where neighbours touch neighbouring
 places, `apart` where a stride lies between them, `the same` where all touch one place, `anywhere` where data
 decides. It `waits` in loops that do nothing until another work-item has written something. `long divisions`
-are those of 64-bit integers, which some devices have no instruction for."""
+are those of 64-bit integers, which some devices have no instruction for; `builtins` are calls of functions
+like `min` and `floor`, which some compilers leave calls, whatever it is that they do."""
 SERIAL = (
     "float operations", "double operations", "integer operations", "divisions", "long divisions", "roots",
     "powers", "angles",
@@ -46,6 +47,11 @@ _SEEN = 4096
 _READING = {"load", "getelementptr", "sext", "zext", "trunc", "freeze", "bitcast"}
 _POW = 6.0
 "Exponentials that a power is worth: an exponential and a logarithm, both exact to more digits."
+_NO_BUILTINS = {
+    "barrier", "atomic", "root", "power", "trigonometric", "get_global_id", "get_local_id", "get_group_id",
+    "get_global_size", "get_local_size", "get_num_groups",
+}  # fmt: skip
+"Families of calls that have a price of their own, or none."
 _CHANGING_NOTHING = re.compile(r"atom(?:ic)?_(?:add|sub|or|xor)|atomic_load")
 _MOST_BLOCKS = 400
 _TOGETHER_BYTES = 16
@@ -211,6 +217,8 @@ class _Count:
 
     def _call(self, instruction: Instruction, times: float, double: bool, counts: dict[str, float]) -> None:
         family = family_of(instruction.text)
+        if family not in _NO_BUILTINS and not instruction.callee.startswith("llvm."):
+            counts["builtins"] += times
         if family == "barrier":
             counts["barriers"] += times
         elif family == "atomic":

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.settings import whole_file
 from apportion.task.ranking import fastest_first
 
 HEADER = ["ID", "TopConfigs"]
@@ -57,9 +58,8 @@ def write_submission(path: Path, ranked: Iterable[tuple[Asked, NDArray[Any]]]) -
     Raises:
         InvalidSetting: scores do not fit a graph, or a graph comes twice.
     """
-    part = path.with_name(path.name + ".part")
     seen: set[str] = set()
-    with part.open("w", newline="") as file:
+    with whole_file(path) as part, part.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(HEADER)
         for asked, scores in ranked:
@@ -73,7 +73,6 @@ def write_submission(path: Path, ranked: Iterable[tuple[Asked, NDArray[Any]]]) -
             seen.add(asked.identifier)
             order = fastest_first(scores)[: asked.answers]
             rows.writerow([asked.identifier, ";".join(map(str, order.tolist()))])
-    part.replace(path)
     return len(seen)
 
 
