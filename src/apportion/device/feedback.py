@@ -57,8 +57,8 @@ _FAR = 1.5
 _WRONG = 1.25
 _SWITCHED = 0.93
 """What a launch would take again, over what it took right after a launch by other devices: processors' caches
-hold what those wrote. On 16 processors with an H200 it is 0.88 after another device, 0.94 after a shared
-launch (28 kernels, 14 times each)."""
+hold what those wrote. On 16 processors with an H200 it is 0.87 after another device, 0.94 after a shared
+launch (14 kernels in two sizes, 14 times each: `tools/after.py`)."""
 _PRIOR_WEIGHT = 0.25
 "Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
 _FADES = 0.7

@@ -168,7 +168,7 @@ def _row(
     started = time.monotonic()
     bound = bound_stage(kernel, instance, stage)
     bound.binding.remember()
-    bench = _Bench(bound)
+    bench = Bench(bound)
     verified = bench.run(POLICY)  # compiles and verifies what the policy begins with
     first = bound.devices[0].id
     for info in bound.devices:
@@ -223,7 +223,7 @@ def _name_of(stage: Stage, argument: str, kernel: Together) -> str:
     return name
 
 
-class _Bench:
+class Bench:
     """Launches of one bound kernel, each from the same contents of its arrays."""
 
     def __init__(self, bound: BoundKernel) -> None:
@@ -245,7 +245,7 @@ class _Bench:
         return execution
 
 
-def _curve(bench: _Bench, alone: Sequence[float], budget: Budget, started: float) -> dict[float, list[float]]:
+def _curve(bench: Bench, alone: Sequence[float], budget: Budget, started: float) -> dict[float, list[float]]:
     """Share of the first device → seconds, on a grid and refined round its best; cuts in turn."""
     found: dict[float, list[float]] = {}
     best, first_is_slower = min(alone), alone[0] > alone[1]
@@ -292,7 +292,7 @@ class _Rounds:
 
 
 def _rounds(
-    bench: _Bench,
+    bench: Bench,
     share: float | None,
     slow: set[str],
     budget: Budget,

@@ -1,0 +1,111 @@
+"""How much longer a launch takes right after another device's, or after one that both shared.
+
+    python tools/after.py cpu gpu --problems bezier triad heat --size large usual > after.jsonl
+    python tools/after.py --table after.jsonl
+
+For each kernel the device that is faster alone is launched twice after each of: itself, the other device, and
+a cut that both share. A line of JSON for each: the medians of the two launches' stages, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from apportion.device.bound import Execution
+from apportion.device.together import Together
+from apportion.device.worker import Worker
+from apportion.suite import problem_of
+from apportion.suite.efficiency import Bench, bound_stage
+
+STAGES = ("upload", "kernel", "busy", "download")
+_CUT = 0.1
+ITSELF, OTHER, SHARED = "itself", "another device", "a shared launch"
+
+
+def after(bench: Bench, repeats: int) -> dict[str, Any]:
+    """What the better device takes: what was launched before → the medians of two launches."""
+    names = [info.id for info in bench.bound.devices]
+    for policy in (*names, _CUT) * 2:
+        bench.run(policy)
+    quickest = {name: min(bench.run(name).wall_seconds for _ in range(3)) for name in names}
+    best, other = sorted(names, key=lambda name: quickest[name])
+    launches: dict[str, list[tuple[Execution, Execution]]] = {ITSELF: [], OTHER: [], SHARED: []}
+    for _ in range(repeats):
+        for before, policy in ((ITSELF, best), (OTHER, other), (SHARED, _CUT)):
+            bench.run(policy)
+            launches[before].append((bench.run(best), bench.run(best)))
+    return {
+        "device": best,
+        "repeats": repeats,
+        "after": {
+            before: [_medians([pair[place] for pair in pairs]) for place in range(2)]
+            for before, pairs in launches.items()
+        },
+    }
+
+
+def _medians(launches: list[Execution]) -> dict[str, float]:
+    times = {"wall": [launch.wall_seconds for launch in launches]}
+    for launch in launches:
+        (device,) = launch.outcome.devices
+        for stage in STAGES:
+            times.setdefault(stage, []).append(getattr(device, stage))
+    return {name: round(1e3 * statistics.median(seconds), 4) for name, seconds in times.items()}
+
+
+def table(path: Path) -> str:
+    """The lines of a file as Markdown: times over those of a launch that follows two of its own."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = ["| device | right after | kernels | first launch | most | second launch |",
+             "|---|---|---:|---:|---:|---:|"]  # fmt: skip
+    for device in sorted({row["device"] for row in rows}):
+        for before in (OTHER, SHARED):
+            factors = [
+                [launch["wall"] / row["after"][ITSELF][1]["wall"] for launch in row["after"][before]]
+                for row in rows
+                if row["device"] == device
+            ]
+            first, second = zip(*factors, strict=True)
+            once, again = (f"{statistics.geometric_mean(each):.2f}" for each in (first, second))
+            lines.append(f"| {device} | {before} | {len(factors)} | {once} | {max(first):.2f} | {again} |")
+    return "\n".join([*lines, "", "Geometric means over kernels of quotients of medians."])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("devices", nargs="*", help="two of them, as `apportion devices` calls them")
+    parser.add_argument("--problems", nargs="+", default=["bezier", "triad", "heat"])
+    parser.add_argument("--size", nargs="+", default=["large"], choices=("small", "usual", "large"))
+    parser.add_argument("--repeats", type=int, default=14)
+    parser.add_argument("--table", type=Path, help="print what an earlier run found")
+    asked = parser.parse_args()
+    if asked.table:
+        print(table(asked.table))
+        return
+    if len(asked.devices) != 2:
+        parser.error("name two devices")
+    with Worker() as worker:
+        for size in asked.size:
+            for name in asked.problems:
+                problem = problem_of(name)
+                instance = problem.instance(getattr(problem, size))
+                stage = instance.stages[0]
+                with Together(
+                    problem.source(), stage.kernel, asked.devices, worker=worker, trust=True
+                ) as kernel:
+                    bound = bound_stage(kernel, instance, stage)
+                    bound.binding.remember()
+                    row = {"problem": name, "kernel": stage.kernel, "size": size}
+                    print(json.dumps(row | after(Bench(bound), asked.repeats)), flush=True)
+                print(f"{name}, {size}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
