@@ -2,7 +2,7 @@
 
     python tools/rehearse.py docs/results/co-execution
 
-The folder is one that `tools/replay.py` reads. Each kernel that can be shared is launched five times in a row
+The folder is one that `tools/replay.py` reads. Each kernel that can be shared is launched some times in a row
 by the policy, many times over: a cut takes what the curve says, give or take noise, and longer right after a
 launch by other devices, as `tools/after.py` measured. What each device takes of it comes from lines that fit
 the curve. That is no measurement; rules that do badly here did badly on the machine, too.
@@ -26,9 +26,8 @@ from apportion.device.feedback import Observations, Seen, choose
 from apportion.device.forecast import Forecast
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
-from apportion.suite.efficiency import Row, row_from
+from apportion.suite.efficiency import IN_A_ROW, SETTLED, Row, row_from
 
-LAUNCHES, SETTLED = 5, 2
 AFTER_SHARED, AFTER_ANOTHER = 1.07, 1.15
 _NOISE = 0.05
 _GROUPS = 1 << 12
@@ -96,7 +95,7 @@ def trial(
     """Seconds of the policy's first launches."""
     names = [info.id for info in devices]
     seen, before, taken = Observations(), None, []
-    for _ in range(LAUNCHES):
+    for _ in range(IN_A_ROW):
         choice = seen.decided or choose(seen, devices, forecast, _GROUPS)
         share = float(choice.split.shares[names[0]])
         parts = {name: each for name, each in zip(names, (share, 1 - share), strict=True) if each > 0}

@@ -271,3 +271,14 @@ def test_a_device_that_was_only_seen_beside_others_is_tried_alone_where_that_may
     assert 0.3 < choose(seen, BOTH, even, 1000).split.shares["gpu"] < 0.7
     seen.noted = 10
     assert choose(seen, BOTH, Forecast(even.models, 2.5, "a model"), 1000).split.shares["gpu"] == 1.0
+
+
+def test_after_a_first_launch_that_took_far_longer_than_foretold_the_other_device_is_tried() -> None:
+    forecast = Forecast({"cpu": CostModel(0.0, 1.1), "gpu": CostModel(0.0, 2.0)}, 2.0, "a model", doubt=0.2)
+    choice = choose(Observations([_alone("cpu", 1.9)], noted=1), BOTH, forecast, 1000)
+    assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert choice.reason == "cpu took longer than foretold: gpu is tried once"
+    # Not where the other one would take longer still.
+    slow = Forecast({"cpu": CostModel(0.0, 1.1), "gpu": CostModel(2.5, 0.5)}, 2.0, "a model", 1.0, doubt=0.2)
+    choice = choose(Observations([_alone("cpu", 1.9)], noted=1), BOTH, slow, 1000)
+    assert choice.split.shares == {"cpu": 1.0, "gpu": 0.0}

@@ -92,6 +92,8 @@ def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
     assert "| mean efficiency of the third launch | 0.95 | 0.960 (" in text
     assert "| mean efficiency of the first launch | 0.85 | 0.670 (0.670 to 0.670) | **no** |" in text
     assert "| mean efficiency of the launches from the third on | 0.95 | 0.970 (" in text
+    assert "launched in turn in each round, 5 times in a row" in text
+    assert "the mean of the third to the 5th launch" in text
     worst = "| worst over the best device alone, "
     assert f"{worst}at the third launch | 1.05 | 1.200 (1.080–1.320), `bad` | **no** |" in text
     assert f"{worst}from the third launch on | 1.05 | 1.100 (0.990–1.210), `bad` | **no** |" in text

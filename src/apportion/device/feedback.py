@@ -59,6 +59,8 @@ _SWITCHED = 0.93
 """What a launch would take again, over what it took right after a launch by other devices: processors' caches
 hold what those wrote. On 16 processors with an H200 it is 0.87 after another device, 0.94 after a shared
 launch (14 kernels in two sizes, 14 times each: `tools/after.py`)."""
+_MISJUDGED = 1.5
+"What a first launch takes, over its forecast, if that was wrong about the kernel."
 _PRIOR_WEIGHT = 0.25
 "Of the forecast's fixed cost and of its whole, in points that weigh 1: noise must not decide a slope."
 _FADES = 0.7
@@ -261,6 +263,9 @@ def _tried(
     # Calibrated speeds are so often wrong that what they speak against is tried at once.
     later = seen.noted >= _LATER or forecast.doubt is None
     said = " and ".join(known)
+    if (rival := _still_promising(seen, known, forecast)) is not None:
+        reason = f"{said} took longer than foretold: {rival} is tried once"
+        return Choice(_everything(rival, names), None, reason)
     hoped = best_shared(_hopeful(models, known, forecast.spread if later else 1.0), sharing, groups)
     enough = _WORTH if len(seen.launches) == 1 or seen.noted >= _LATER else _CLEARLY
     if hoped is not None and hoped[1] < enough * seconds:
@@ -278,6 +283,19 @@ def _tried(
     if rival is not None:
         return Choice(_everything(rival, names), None, f"{rival} alone may beat {said}: it is tried once")
     return None
+
+
+def _still_promising(seen: Observations, known: Mapping[str, float], forecast: Forecast) -> str | None:
+    """The device to try after a first launch that took far longer than foretold: what was said of the others
+    may hold all the same."""
+    if len(known) != 1 or len(seen.launches) != 1:
+        return None
+    ((single, seconds),) = known.items()
+    others = {name: model.seconds(1.0) for name, model in forecast.models.items() if name != single}
+    rival = min(others, key=lambda name: others[name], default=None)
+    if rival is None or seconds < _MISJUDGED * forecast.models[single].seconds(1.0):
+        return None
+    return rival if others[rival] < _CLOSE * seconds else None
 
 
 def _probe(

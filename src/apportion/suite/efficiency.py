@@ -30,9 +30,9 @@ from apportion.suite.base import Instance, Problem, Stage
 
 POLICY = "learned+feedback"
 _STEPS = 10
-_IN_A_ROW = 5
+IN_A_ROW = 8
 "Launches of a turn."
-_SETTLED = 2
+SETTLED = 2
 "Of these, the launches that come before what was learned shows."
 _LEAST_ROUNDS = 5
 _SLOW = 8.0
@@ -80,7 +80,7 @@ class Row:
     settled: Measured | None = None
     "The third launch."
     lasting: Measured | None = None
-    "The mean of the third launch and those after it."
+    "The mean of the third launch and those after it in a turn."
     first_efficiency: Measured | None = None
     "The oracle's time over the policy's, round by round: its first launch."
     efficiency: Measured | None = None
@@ -93,6 +93,8 @@ class Row:
     "The same of the third and those after it."
     origin: str = ""
     "What the first launch was foretold from."
+    in_a_row: int = 5
+    "Launches of a turn."
     overheads: Sequence[tuple[float, float]] = ()
     "(milliseconds of a launch, those in which no device worked and nothing was merged)."
 
@@ -204,14 +206,14 @@ def _row(
         curve={f"{cut:g}": 1e3 * seconds for cut, seconds in sorted(medians.items())},
         oracle_share=share, oracle=_milliseconds(_after(best_turns)),
         first_shares=rounds.first_shares, first=_milliseconds(_nth(tried, 0)),
-        settled_shares=rounds.settled_shares, settled=_milliseconds(_nth(tried, _SETTLED)),
+        settled_shares=rounds.settled_shares, settled=_milliseconds(_nth(tried, SETTLED)),
         lasting=_milliseconds(_after(tried)),
         first_efficiency=_ratio(_nth(best_turns, 0), _nth(tried, 0)),
-        efficiency=_ratio(_nth(best_turns, _SETTLED), _nth(tried, _SETTLED)),
+        efficiency=_ratio(_nth(best_turns, SETTLED), _nth(tried, SETTLED)),
         lasting_efficiency=_ratio(_after(best_turns), _after(tried)),
-        against_best=_ratio(_nth(tried, _SETTLED), _nth(alone_turns, _SETTLED)),
+        against_best=_ratio(_nth(tried, SETTLED), _nth(alone_turns, SETTLED)),
         lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
-        origin=bound.case.forecast.origin if bound.case.forecast is not None else "",
+        origin=bound.case.forecast.origin if bound.case.forecast is not None else "", in_a_row=IN_A_ROW,
         overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
     )  # fmt: skip
 
@@ -312,12 +314,12 @@ def _rounds(
                 bench.bound.case.seen = Observations()
             cut = share if name == "oracle" else None
             launches = [
-                bench.run(name if cut is None else cut) for _ in range(1 if name in slow else _IN_A_ROW)
+                bench.run(name if cut is None else cut) for _ in range(1 if name in slow else IN_A_ROW)
             ]
             found.turns.setdefault(name, []).append([launch.wall_seconds for launch in launches])
             if name == POLICY:
                 found.first_shares = dict(launches[0].split)
-                found.settled_shares = dict(launches[_SETTLED].split)
+                found.settled_shares = dict(launches[SETTLED].split)
     return found
 
 
@@ -328,7 +330,7 @@ def _nth(turns: Turns, number: int) -> list[float]:
 
 def _after(turns: Turns) -> list[float]:
     """The mean of each turn's third launch and those after it."""
-    return [statistics.fmean(turn[_SETTLED:] or turn) for turn in turns]
+    return [statistics.fmean(turn[SETTLED:] or turn) for turn in turns]
 
 
 def _milliseconds(seconds: Sequence[float]) -> Measured:

@@ -29,6 +29,7 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
     """
     good = [row for row in rows if row.efficiency is not None]
     shared = [row for row in good if not row.obstacle]
+    turn = max((row.in_a_row for row in good), default=0)
     lines = [
         "# One kernel on two devices: how near the chosen cut comes to the best one",
         "",
@@ -36,11 +37,11 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
         "",
         f"{len(good)} kernels of {len({row.problem for row in good})} problems; the work of {len(shared)} "
         "can be shared. Wall clock as the caller sees it, transfers and merging included, medians with 95 % "
-        "intervals (order statistics). What is compared is launched in turn in each round, five times in a "
-        "row. The oracle is the best cut of a 0.1 grid refined twice by halves, or a device alone, measured "
-        "again in the rounds; efficiency is its time over the policy's, round by round, first launch by "
-        "first, third by third. *From the third on* is the mean of the third, fourth and fifth launch. "
-        "Policy: `learned+feedback`, which starts "
+        "intervals (order statistics). What is compared is launched in turn in each round, "
+        f"{turn} times in a row. The oracle is the best cut of a 0.1 grid refined twice by halves, or a "
+        "device alone, measured again in the rounds; efficiency is its time over the policy's, round by "
+        "round, first launch by first, third by third. *From the third on* is the mean of the third to the "
+        f"{turn}th launch. Policy: `learned+feedback`, which starts "
         f"each trial without memory; first launches are foretold from {_origins(good)}.",
         "",
         *([remarks.rstrip(), ""] if remarks else []),
