@@ -9,18 +9,16 @@ a cut that both share. A line of JSON for each: the medians of the two launches'
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+from stages import bound_kernels, parser_of
+
 from apportion.device.bound import Execution
-from apportion.device.together import Together
-from apportion.device.worker import Worker
-from apportion.suite import problem_of
-from apportion.suite.efficiency import Bench, bound_stage
+from apportion.suite.efficiency import Bench
 
 STAGES = ("upload", "kernel", "busy", "download")
 _CUT = 0.1
@@ -77,34 +75,17 @@ def table(path: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("devices", nargs="*", help="two of them, as `apportion devices` calls them")
-    parser.add_argument("--problems", nargs="+", default=["bezier", "triad", "heat"])
-    parser.add_argument("--size", nargs="+", default=["large"], choices=("small", "usual", "large"))
-    parser.add_argument("--repeats", type=int, default=14)
-    parser.add_argument("--table", type=Path, help="print what an earlier run found")
+    parser = parser_of(__doc__, 14)
     asked = parser.parse_args()
     if asked.table:
         print(table(asked.table))
         return
     if len(asked.devices) != 2:
         parser.error("name two devices")
-    with Worker() as worker:
-        for size in asked.size:
-            for name in asked.problems:
-                problem = problem_of(name)
-                instance = problem.instance(getattr(problem, size))
-                stage = instance.stages[0]
-                with Together(
-                    problem.source(), stage.kernel, asked.devices, worker=worker, trust=True
-                ) as kernel:
-                    bound = bound_stage(kernel, instance, stage)
-                    bound.binding.remember()
-                    row = {"problem": name, "kernel": stage.kernel, "size": size}
-                    print(json.dumps(row | after(Bench(bound), asked.repeats)), flush=True)
-                print(f"{name}, {size}", file=sys.stderr)
+    for said, bound in bound_kernels(asked):
+        bound.binding.remember()
+        print(json.dumps(said | after(Bench(bound), asked.repeats)), flush=True)
+        print(f"{said['kernel']}, {said['size']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -389,8 +389,8 @@ def fit(folder: Path, results: Path) -> None:
     was, in the shipped campaign, and put it where predictions find it."""
 
     from apportion.advise.timing import PREFERRED, WEIGHTS
-    from apportion.cli.reproducecampaign import MEASURED
-    from apportion.train.campaign import from_described, load_table, read_table
+    from apportion.cli.reproducecampaign import shipped
+    from apportion.train.campaign import from_described, read_table
     from apportion.train.timing import fit_timing
 
     began = time.monotonic()
@@ -405,8 +405,7 @@ def fit(folder: Path, results: Path) -> None:
         known = [info_from(devices[name]) for name in table.devices]
         names, speeds = [info.name for info in known], [info.speeds() for info in known]
     else:
-        table = load_table(MEASURED / f"{PREFERRED}.parquet")
-        about = json.loads((MEASURED / f"{PREFERRED}.json").read_text())
+        table, about = shipped(PREFERRED)
         names, speeds = about["device_names"], about["speeds"]
     others = table.part(np.array(table.suites) != SUITE)
     model = fit_timing(

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from replay import MODEL, SIZES, fitted, forecasts, milliseconds
+from replay import MODEL, SIZES, fitted, forecasts, milliseconds, rows_of
 from scipy.optimize import minimize
 
 from apportion.device.base import DeviceInfo, info_from
@@ -26,7 +26,7 @@ from apportion.device.feedback import Observations, Seen, choose
 from apportion.device.forecast import Forecast
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
-from apportion.suite.efficiency import IN_A_ROW, SETTLED, Row, row_from
+from apportion.suite.efficiency import IN_A_ROW, SETTLED, Row
 
 AFTER_SHARED, AFTER_ANOTHER = 1.07, 1.15
 _NOISE = 0.05
@@ -147,8 +147,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---|")
     with Worker(DriverOptions(pocl_instances=2, threads=1, vendors=False)) as worker:
         for size in SIZES:
-            lines = (asked.folder / size / "efficiency.jsonl").read_text().splitlines()
-            rows = [row for row in map(row_from, map(json.loads, lines)) if row.efficiency is not None]
+            rows = rows_of(asked.folder, size)
             said = forecasts(rows, size, devices, worker)[MODEL]
             print(f"| {size} | {rehearsed(rows, said, devices, asked.trials)}", flush=True)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from apportion.advise import timing
 from apportion.advise.timing import PREFERRED
-from apportion.cli.reproducecampaign import MEASURED
+from apportion.cli.reproducecampaign import shipped
 from apportion.device import feedback
 from apportion.device.base import DeviceInfo, info_from
 from apportion.device.feedback import foretold
@@ -33,7 +33,6 @@ from apportion.suite import PROBLEMS
 from apportion.suite.efficiency import Row, row_from
 from apportion.suite.efficiencypage import mean_with_interval
 from apportion.suite.workloads import SUITE
-from apportion.train.campaign import load_table
 from apportion.train.timing import fit_timing
 
 SPEEDS, MODEL = "calibrated speeds", "timing model that never saw the suite"
@@ -44,11 +43,16 @@ SIZES = {"large": "instances that keep a fast device busy for some milliseconds"
 
 def fitted() -> None:
     """Put a model of the campaign without the suite where forecasts find it."""
-    table = load_table(MEASURED / f"{PREFERRED}.parquet")
-    about = json.loads((MEASURED / f"{PREFERRED}.json").read_text())
+    table, about = shipped(PREFERRED)
     others = table.part(np.array(table.suites) != SUITE)
     model = fit_timing(others, PREFERRED, speeds=tuple(about["speeds"]))
     timing.timing_model = lambda name=None: model  # type: ignore[assignment]
+
+
+def rows_of(folder: Path, size: str) -> list[Row]:
+    """The kernels that were measured at a size."""
+    lines = (folder / size / "efficiency.jsonl").read_text().splitlines()
+    return [row for row in map(row_from, map(json.loads, lines)) if row.efficiency is not None]
 
 
 def forecasts(
@@ -181,9 +185,7 @@ def main() -> None:
     measured, parts = {}, {}
     with Worker(DriverOptions(pocl_instances=2, threads=1, vendors=False)) as worker:
         for size in SIZES:
-            lines = (folder / size / "efficiency.jsonl").read_text().splitlines()
-            rows = [row for row in map(row_from, map(json.loads, lines)) if row.efficiency is not None]
-            measured[size] = rows
+            measured[size] = rows = rows_of(folder, size)
             said = forecasts(rows, size, infos, worker)
             parts[size] = {method: replayed(rows, each, infos) for method, each in said.items()}
     machine = json.loads((folder / "large" / "machine.json").read_text())

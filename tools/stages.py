@@ -13,6 +13,8 @@ import argparse
 import json
 import statistics
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,38 +69,46 @@ def table(path: Path) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def parser_of(description: str | None, repeats: int) -> argparse.ArgumentParser:
+    """What tools that launch kernels of the suite on two devices are asked."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("devices", nargs="*", help="two of them, as `apportion devices` calls them")
     parser.add_argument("--problems", nargs="+", default=["bezier", "triad", "heat"])
-    parser.add_argument("--size", default="large", choices=("small", "usual", "large"))
-    parser.add_argument("--cuts", nargs="+", type=float, default=[0.2, 0.5, 0.8])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--size", nargs="+", default=["large"], choices=("small", "usual", "large"))
+    parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--table", type=Path, help="print what an earlier run found")
+    return parser
+
+
+def bound_kernels(asked: argparse.Namespace) -> Iterator[tuple[dict[str, str], BoundKernel]]:
+    """The first kernel of each problem at each size, and what it is called in a line of JSON."""
+    with Worker() as worker:
+        for size, name in product(asked.size, asked.problems):
+            problem = problem_of(name)
+            instance = problem.instance(getattr(problem, size), seed=0)
+            stage = instance.stages[0]
+            with Together(problem.source(), stage.kernel, asked.devices, worker=worker, trust=True) as kernel:
+                said = {"problem": name, "kernel": stage.kernel, "size": size}
+                yield said, bound_stage(kernel, instance, stage)
+
+
+def main() -> None:
+    parser = parser_of(__doc__, 5)
+    parser.add_argument("--cuts", nargs="+", type=float, default=[0.2, 0.5, 0.8])
     asked = parser.parse_args()
     if asked.table:
         print(table(asked.table))
         return
     if len(asked.devices) != 2:
         parser.error("two devices share a launch; name them")
-    with Worker() as worker:
-        for name in asked.problems:
-            problem = problem_of(name)
-            instance = problem.instance(getattr(problem, asked.size), seed=0)
-            stage = instance.stages[0]
-            with Together(problem.source(), stage.kernel, asked.devices, worker=worker, trust=True) as kernel:
-                bound = bound_stage(kernel, instance, stage)
-                for device in asked.devices:
-                    bound.run(device)
-                for share in asked.cuts:
-                    row = {
-                        "problem": name,
-                        "share": share,
-                        "stages": stages(bound, share, asked.repeats),
-                    }
-                    print(json.dumps(row), flush=True)
+    for said, bound in bound_kernels(asked):
+        for device in asked.devices:
+            bound.run(device)
+        for share in asked.cuts:
+            row = {**said, "share": share, "stages": stages(bound, share, asked.repeats)}
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

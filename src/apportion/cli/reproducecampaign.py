@@ -6,7 +6,7 @@ import json as plain_json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 from cyclopts import Parameter
@@ -65,8 +65,7 @@ def campaign(
         about["remarks"] = "" if remarks is None else remarks.read_text()
         save_table(table, path)
         about_path.write_text(plain_json.dumps(about, indent=1) + "\n")
-    table = load_table(path)  # also when it was just written: what is shipped is what was evaluated
-    about = plain_json.loads(about_path.read_text())
+    table, about = shipped(name)  # also when it was just written: what is shipped is what was evaluated
     speeds = tuple(about["speeds"]) if all(about["speeds"]) else None
     tests = leave_one_suite_out(table, speeds=speeds, report=note)
     kernel_tests = leave_kernels_out(table, speeds=speeds)
@@ -89,7 +88,13 @@ def campaign(
         note(f"{written} is written ({written.stat().st_size} bytes).")
 
 
-def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, object]]:
+def shipped(name: str) -> tuple[CampaignTable, dict[str, Any]]:
+    """The table of a machine that is shipped, and what is said of it."""
+    path = MEASURED / f"{name}.parquet"
+    return load_table(path), plain_json.loads(path.with_suffix(".json").read_text())
+
+
+def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, Any]]:
     try:
         points = pl.read_parquet(results / "measurements.parquet")
         sources = pl.concat(

@@ -41,21 +41,22 @@ class Calibration:
 
     def speeds(self) -> dict[str, float]:
         """Everything under a name of its own: what operations are worth as `worth angles`."""
-        tables = {name: getattr(self, name) for name in ("worth", "latency")}
-        rates = {
-            each.name: float(getattr(self, each.name)) for each in fields(self) if each.name not in tables
+        return {name: float(getattr(self, name)) for name in _rates()} | {
+            f"{table} {name}": float(each) for table in _TABLES for name, each in getattr(self, table).items()
         }
-        return rates | {
-            f"{table} {name}": float(each)
-            for table, values in tables.items()
-            for name, each in values.items()
-        }
+
+
+_TABLES = ("worth", "latency")
+
+
+def _rates() -> list[str]:
+    """The names of what a calibration holds besides its tables."""
+    return [each.name for each in fields(Calibration) if each.name not in _TABLES]
 
 
 def middle_of(found: Sequence[Calibration]) -> Calibration:
     """The median of several calibrations, number by number: others may use the machine during one of them."""
-    names = [each.name for each in fields(Calibration) if each.name not in ("worth", "latency")]
-    rates = {name: statistics.median(getattr(one, name) for one in found) for name in names}
+    rates = {name: statistics.median(getattr(one, name) for one in found) for name in _rates()}
     # What an operation takes was measured, not what it is worth in another one.
     worth = {
         name: rates["arithmetic"] * statistics.median(one.worth[name] / one.arithmetic for one in found)

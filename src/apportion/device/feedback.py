@@ -239,11 +239,17 @@ def choose_one(
         return Choice(Split.alone(min(expected, key=lambda name: expected[name])), None, said)
     best = min(known, key=lambda name: known[name])
     models = _models(seen, names, forecast)
-    hope = forecast.spread if seen.noted >= _LATER or forecast.doubt is None else 1.0
+    hope = forecast.spread if _dares(seen, forecast) else 1.0
     for name in names:
         if name not in known and models[name].seconds(1.0) / hope < _UNSEEN * known[best]:
             return Choice(Split.alone(name), None, f"{said}; {name} is tried once")
     return Choice(Split.alone(best), known[best], said)
+
+
+def _dares(seen: Observations, forecast: Forecast) -> bool:
+    """Whether it is time to try what is not expected to win: calibrated speeds are so often wrong that what
+    they speak against is tried at once."""
+    return seen.noted >= _LATER or forecast.doubt is None
 
 
 def _tried(
@@ -260,21 +266,20 @@ def _tried(
         seconds: what the best device alone takes, as far as is known.
     """
     known, names = seen.alone(), list(models)
-    # Calibrated speeds are so often wrong that what they speak against is tried at once.
-    later = seen.noted >= _LATER or forecast.doubt is None
+    dares = _dares(seen, forecast)
     said = " and ".join(known)
     if (rival := _still_promising(seen, known, forecast)) is not None:
         reason = f"{said} took longer than foretold: {rival} is tried once"
         return Choice(_everything(rival, names), None, reason)
-    hoped = best_shared(_hopeful(models, known, forecast.spread if later else 1.0), sharing, groups)
+    hoped = best_shared(_hopeful(models, known, forecast.spread if dares else 1.0), sharing, groups)
     enough = _WORTH if len(seen.launches) == 1 or seen.noted >= _LATER else _CLEARLY
     if hoped is not None and hoped[1] < enough * seconds:
         # Against what is expected, with a part for which it will do if the others are slow: a wrong hope must
         # not cost much, and a small part shows what they take.
-        feared = _hopeful(models, known, forecast.spread**-0.5) if later else models
+        feared = _hopeful(models, known, forecast.spread**-0.5) if dares else models
         split, _ = best_shared(feared, sharing, groups) or hoped
         return Choice(split, None, f"sharing may beat {said} alone, which is known: it is tried once")
-    if not later or len(known) != 1 or 1 < seen.noted < _LATER:
+    if not dares or len(known) != 1 or 1 < seen.noted < _LATER:
         return None
     probe = _probe(known, models, names, sharing, groups)
     if probe is not None:

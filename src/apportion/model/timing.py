@@ -143,8 +143,7 @@ class TimingModel:
             speeds: kind of device → what it does per second, where that is not as it was when it learned.
         """
         firsts = self._first(rows, totals, speeds)
-        first = np.stack([each.seconds for each in firsts], axis=1)
-        seen = self._seen(rows, first)
+        seen = self._seen(rows, firsts)
         fixed, rate, spread = (
             np.stack(each, axis=1)
             for each in zip(
@@ -154,7 +153,7 @@ class TimingModel:
         )
         if self.contrast is not None:
             whole = fixed + rate
-            factor = self.contrast.predict(seen) + np.log(first[:, 0] / first[:, 1])
+            factor = self.contrast.predict(seen) + np.log(firsts[0].seconds / firsts[1].seconds)
             off = _CONTRAST * (factor - np.log(whole[:, 0] / whole[:, 1])) / 2
             scale = np.exp(np.stack([off, -off], axis=1))
             fixed, rate = fixed * scale, rate * scale
@@ -167,9 +166,7 @@ class TimingModel:
         if self.contrast is None:
             first, second, *_ = (device.spread for device in self.devices)
             return np.full(len(rows), float(np.hypot(first, second)))
-        seen = self._seen(
-            rows, np.stack([each.seconds for each in self._first(rows, totals, speeds)], axis=1)
-        )
+        seen = self._seen(rows, self._first(rows, totals, speeds))
         return np.asarray(np.hypot(_OFF * self.contrast.each(seen).std(axis=1), self.contrast_spread))
 
     def _first(
@@ -178,8 +175,10 @@ class TimingModel:
         known = speeds or {}
         return [device.first(rows, totals, known.get(device.device)) for device in self.devices]
 
-    def _seen(self, rows: Numbers, first: Numbers) -> Numbers:
-        return with_first(rows, first) if self.sees_first else rows
+    def _seen(self, rows: Numbers, firsts: list[First]) -> Numbers:
+        if not self.sees_first:
+            return rows
+        return with_first(rows, np.stack([first.seconds for first in firsts], axis=1))
 
     def predict(
         self,
