@@ -228,9 +228,11 @@ def test_a_launch_right_after_other_devices_counts_as_what_it_would_take_again()
     seen = Observations()
     seen.add(_alone("gpu", 1.0))
     seen.add(_alone("cpu", 1.05))
-    assert seen.alone() == {"gpu": 1.0, "cpu": pytest.approx(0.93 * 1.05)}
+    assert seen.alone() == {"gpu": 1.0, "cpu": pytest.approx(0.87 * 1.05)}
     seen.add(_alone("cpu", 1.02))  # what it takes indeed
     assert seen.alone() == {"gpu": 1.0, "cpu": 1.02}
+    seen.add(_shared(0.5, 0.6, 0.5))
+    assert seen.launches[-1].devices == pytest.approx({"cpu": 0.94 * 0.6, "gpu": 0.94 * 0.5})
 
 
 def test_what_a_shared_launch_took_beyond_its_devices_counts_against_sharing() -> None:
@@ -277,8 +279,44 @@ def test_after_a_first_launch_that_took_far_longer_than_foretold_the_other_devic
     forecast = Forecast({"cpu": CostModel(0.0, 1.1), "gpu": CostModel(0.0, 2.0)}, 2.0, "a model", doubt=0.2)
     choice = choose(Observations([_alone("cpu", 1.9)], noted=1), BOTH, forecast, 1000)
     assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
-    assert choice.reason == "cpu took longer than foretold: gpu is tried once"
+    assert choice.reason == "gpu may do as well as cpu: it is tried once"
     # Not where the other one would take longer still.
     slow = Forecast({"cpu": CostModel(0.0, 1.1), "gpu": CostModel(2.5, 0.5)}, 2.0, "a model", 1.0, doubt=0.2)
     choice = choose(Observations([_alone("cpu", 1.9)], noted=1), BOTH, slow, 1000)
     assert choice.split.shares == {"cpu": 1.0, "gpu": 0.0}
+
+
+def test_a_device_that_may_well_do_as_well_is_tried_alone_at_the_second_launch_and_not_later() -> None:
+    models = {"cpu": CostModel(0.5, 1.0), "gpu": CostModel(1.0, 1.0)}
+    forecast = Forecast(models, 1.7, "a model", sharing_seconds=0.4, doubt=0.2)
+    seen = Observations()
+    seen.add(_alone("cpu", 1.8))  # a fifth more than foretold
+    assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    for gpu, best in ((1.7, "gpu"), (2.2, "cpu")):
+        tried = Observations(list(seen.launches), noted=1)
+        tried.add(_alone("gpu", gpu))
+        assert choose(tried, BOTH, forecast, 1000).split.shares[best] == 1.0
+    seen.add(_alone("cpu", 1.8))
+    assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
+    # Sharing that is expected to win by far comes first, and what is foretold to be slower waits.
+    gaining = Forecast(models, 1.7, "a model", doubt=0.2)
+    once = Observations([_alone("cpu", 1.8)], noted=1)
+    assert 0 < choose(once, BOTH, gaining, 1000).split.shares["gpu"] < 1
+    slower = Forecast(models | {"gpu": CostModel(1.0, 1.6)}, 1.7, "a model", sharing_seconds=0.4, doubt=0.2)
+    assert choose(once, BOTH, slower, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
+
+
+def test_after_a_first_shared_launch_the_better_device_is_tried_alone_where_it_may_do_as_well() -> None:
+    models = {"cpu": CostModel(0.8, 3.6), "gpu": CostModel(2.5, 1.7)}
+    forecast = Forecast(models, 1.8, "a model", sharing_seconds=0.4, doubt=0.2)
+    seen = Observations()
+    seen.add(Seen({"cpu": 0.65, "gpu": 0.35}, 5.4, {"cpu": 4.9, "gpu": 3.1}))  # 3.7 were foretold
+    assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    seen.add(_alone("gpu", 3.6))
+    choice = choose(seen, BOTH, forecast, 1000)
+    assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert choice.seconds is not None
+    # Not where sharing took what was foretold: the GPU alone would have to be much better than that, too.
+    expected = Observations()
+    expected.add(Seen({"cpu": 0.65, "gpu": 0.35}, 3.7, {"cpu": 3.1, "gpu": 3.1}))
+    assert 0 < choose(expected, BOTH, forecast, 1000).split.shares["cpu"] < 1

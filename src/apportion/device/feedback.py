@@ -1,11 +1,11 @@
 """Choosing a split from what earlier launches took, beside what was forecast for them.
 
 The choice of the next launch is the one that is expected to end soonest: a device alone, a new cut, or a cut
-that was seen. What was never launched is tried after the first launch only where it is expected to win: a
-launch after another cut takes longer, and so does the one after that. What may win if the forecast is wrong
-is tried once, too, because otherwise it would never be known, but later, when one launch counts little:
-sharing, or another device alone where sharing costs too much to show what it takes. Only where no model
-spoke, but calibrated speeds, it is tried at once.
+that was seen. The second launch is for learning: another device alone that may do about as well is tried,
+once, or sharing where it is expected to win. Later a launch after another cut takes longer, and so does the
+one after that. What may win only if the forecast is wrong by more is tried once, too, because otherwise it
+would never be known, but when one launch counts little: sharing, or another device alone where sharing costs
+too much to show what it takes. Only where no model spoke, but calibrated speeds, it is tried at once.
 """
 
 from __future__ import annotations
@@ -50,15 +50,18 @@ Where suites were held out of the campaign it is 0.26 for the GPU, given the CPU
 _AS_EXPECTED = 1.15
 _JITTER = 1e-4
 "What a launch may take, over what it was chosen for, without making anybody think again: times, and plus."
-_CLOSE = 1.1
-"What another device alone may be foretold to take, over the best cut, to be tried once instead."
+_CLOSE = 1.25
+"""What another device alone may be expected to take, over the best that is known, to be tried at the second
+launch. If it may be off by a factor of 1.4 and ten launches follow, more is gained than lost by trying."""
+_NEARLY = 1.1
+"The same where sharing took what was foretold, or later on, or where the first device was misjudged."
 _FAR = 1.5
 "The same where a device that was tried alone took `_WRONG` of that cut: others must be the better ones."
 _WRONG = 1.25
-_SWITCHED = 0.93
-"""What a launch would take again, over what it took right after a launch by other devices: processors' caches
-hold what those wrote. On 16 processors with an H200 it is 0.87 after another device, 0.94 after a shared
-launch (14 kernels in two sizes, 14 times each: `tools/after.py`)."""
+_AFTER_ANOTHER, _AFTER_SHARED = 0.87, 0.94
+"""What a launch would take again, over what it took right after one by another device, or after or with a
+shared one: processors' caches hold what that wrote. Measured on 16 processors with an H200 (14 kernels in two
+sizes, 14 times each: `tools/after.py`)."""
 _MISJUDGED = 1.5
 "What a first launch takes, over its forecast, if that was wrong about the kernel."
 _PRIOR_WEIGHT = 0.25
@@ -120,11 +123,12 @@ class Observations:
         seen otherwise."""
         self.decided = None
         self.noted += 1
-        if self.launches and self.launches[-1].shares.keys() != launch.shares.keys():
+        if self.launches and (before := self.launches[-1].shares.keys()) != launch.shares.keys():
+            again = _AFTER_ANOTHER if before.isdisjoint(launch.shares) else _AFTER_SHARED
             launch = replace(
                 launch,
-                seconds=_SWITCHED * launch.seconds,
-                devices={name: _SWITCHED * seconds for name, seconds in launch.devices.items()},
+                seconds=again * launch.seconds,
+                devices={name: again * seconds for name, seconds in launch.devices.items()},
                 switched=True,
             )
         self.launches = [
@@ -201,8 +205,12 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     beyond = [each.seconds - max(each.devices.values()) for each in seen.launches if each.alone is None]
     sharing = _median(beyond) if beyond else forecast.sharing_seconds
     shared = best_shared(models, sharing, groups) or (_everything(single, names), alone[single])
-    if not beyond and (tried := _tried(seen, models, forecast, alone[single], sharing, groups)) is not None:
-        return tried
+    if not beyond:
+        if (rival := _promising(seen, models, forecast, shared[1])) is not None:
+            reason = f"{rival} may do as well as {' and '.join(known)}: it is tried once"
+            return Choice(_everything(rival, names), None, reason)
+        if (tried := _tried(seen, models, forecast, alone[single], sharing, groups)) is not None:
+            return tried
     best = seen.best_seen()
     enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
     split, seconds = (
@@ -212,10 +220,11 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
         split, seconds = Split({name: best[0].shares.get(name, 0.0) for name in names}), best[1]
     if beyond:
         # What a device took beside others says too much of it: alone it has the memory to itself.
-        wrong = (
-            bool(known) and min(known.values()) > _WRONG * seconds
-        )  # the first one was not the one to choose
-        hope = forecast.spread if seen.noted >= _LATER else _FAR if wrong else _CLOSE
+        # Where one alone was far slower, the first launch did not choose the right one.
+        wrong = bool(known) and min(known.values()) > _WRONG * seconds
+        misled = seen.noted == 1 and foretold(forecast, devices).surprising(seen.launches[0].seconds)
+        soon = _CLOSE if misled else _NEARLY
+        hope = forecast.spread if seen.noted >= _LATER else _FAR if wrong else soon
         close = {name: alone[name] for name in names if name not in known and alone[name] < hope * seconds}
         if close:
             rival = min(close, key=lambda name: close[name])
@@ -268,9 +277,6 @@ def _tried(
     known, names = seen.alone(), list(models)
     dares = _dares(seen, forecast)
     said = " and ".join(known)
-    if (rival := _still_promising(seen, known, forecast)) is not None:
-        reason = f"{said} took longer than foretold: {rival} is tried once"
-        return Choice(_everything(rival, names), None, reason)
     hoped = best_shared(_hopeful(models, known, forecast.spread if dares else 1.0), sharing, groups)
     enough = _WORTH if len(seen.launches) == 1 or seen.noted >= _LATER else _CLEARLY
     if hoped is not None and hoped[1] < enough * seconds:
@@ -290,17 +296,31 @@ def _tried(
     return None
 
 
-def _still_promising(seen: Observations, known: Mapping[str, float], forecast: Forecast) -> str | None:
-    """The device to try after a first launch that took far longer than foretold: what was said of the others
-    may hold all the same."""
+def _promising(
+    seen: Observations, models: Mapping[str, CostModel], forecast: Forecast, shared: float
+) -> str | None:
+    """The device to try after a first launch by another one: it is expected to take not much longer than that
+    and than sharing, or the first took far longer than foretold, and what was said of the others may hold all
+    the same.
+
+    Args:
+        shared: seconds that sharing is expected to take.
+    """
+    known = seen.alone()
     if len(known) != 1 or len(seen.launches) != 1:
         return None
     ((single, seconds),) = known.items()
-    others = {name: model.seconds(1.0) for name, model in forecast.models.items() if name != single}
-    rival = min(others, key=lambda name: others[name], default=None)
-    if rival is None or seconds < _MISJUDGED * forecast.models[single].seconds(1.0):
-        return None
-    return rival if others[rival] < _CLOSE * seconds else None
+    limits: list[tuple[Mapping[str, CostModel], float]] = []
+    if forecast.doubt is not None:
+        limits.append((models, _CLOSE * min(seconds, shared)))
+    if seconds >= _MISJUDGED * forecast.models[single].seconds(1.0):
+        limits.append((forecast.models, _NEARLY * seconds))
+    for expected, limit in limits:
+        others = {name: expected[name].seconds(1.0) for name in models if name != single}
+        rival = min(others, key=lambda name: others[name], default=None)
+        if rival is not None and others[rival] < limit:
+            return rival
+    return None
 
 
 def _probe(

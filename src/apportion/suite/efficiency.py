@@ -38,6 +38,8 @@ _LEAST_ROUNDS = 5
 _SLOW = 8.0
 "A device or cut this many times slower than the best is measured a few times only."
 _FEW = 2
+_TOLD_ROUNDS = 20
+"Rounds whose launches by the policy are told one by one."
 _NEAR = 1.6
 "Cuts within this factor of the best are repeated whatever the budget: one of them is the oracle's."
 _CURVE_SHARE = 0.4
@@ -93,6 +95,9 @@ class Row:
     "The same of the third and those after it."
     origin: str = ""
     "What the first launch was foretold from."
+    tries: list[list[list[float]]] = field(default_factory=list)
+    """The policy's launches in the first rounds, as it saw them: the first device's share, milliseconds of
+    the launch, and of each device that had a part until it was done."""
     in_a_row: int = 5
     "Launches of a turn."
     overheads: Sequence[tuple[float, float]] = ()
@@ -206,15 +211,15 @@ def _row(
         curve={f"{cut:g}": 1e3 * seconds for cut, seconds in sorted(medians.items())},
         oracle_share=share, oracle=_milliseconds(_after(best_turns)),
         first_shares=rounds.first_shares, first=_milliseconds(_nth(tried, 0)),
-        settled_shares=rounds.settled_shares, settled=_milliseconds(_nth(tried, SETTLED)),
+        settled_shares=rounds.settled_shares(first), settled=_milliseconds(_nth(tried, SETTLED)),
         lasting=_milliseconds(_after(tried)),
         first_efficiency=_ratio(_nth(best_turns, 0), _nth(tried, 0)),
         efficiency=_ratio(_nth(best_turns, SETTLED), _nth(tried, SETTLED)),
         lasting_efficiency=_ratio(_after(best_turns), _after(tried)),
         against_best=_ratio(_nth(tried, SETTLED), _nth(alone_turns, SETTLED)),
         lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
-        origin=bound.case.forecast.origin if bound.case.forecast is not None else "", in_a_row=IN_A_ROW,
-        overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
+        origin=bound.case.forecast.origin if bound.case.forecast is not None else "", tries=rounds.tries,
+        in_a_row=IN_A_ROW, overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
     )  # fmt: skip
 
 
@@ -290,7 +295,14 @@ class _Rounds:
     turns: dict[str, Turns] = field(default_factory=dict)
     "A device, `oracle` or the policy → its turns."
     first_shares: dict[str, float] = field(default_factory=dict)
-    settled_shares: dict[str, float] = field(default_factory=dict)
+    settled: list[dict[str, float]] = field(default_factory=list)
+    "Shares of the policy's third launches."
+    tries: list[list[list[float]]] = field(default_factory=list)
+    "As a row has them."
+
+    def settled_shares(self, first: str) -> dict[str, float]:
+        """The shares in the middle of those of third launches, by what the first device got."""
+        return sorted(self.settled, key=lambda shares: shares.get(first, 0.0))[len(self.settled) // 2]
 
 
 def _rounds(
@@ -319,8 +331,17 @@ def _rounds(
             found.turns.setdefault(name, []).append([launch.wall_seconds for launch in launches])
             if name == POLICY:
                 found.first_shares = dict(launches[0].split)
-                found.settled_shares = dict(launches[SETTLED].split)
+                found.settled.append(dict(launches[SETTLED].split))
+                if number < _TOLD_ROUNDS:
+                    found.tries.append([_told(launch, names[0]) for launch in launches])
     return found
+
+
+def _told(launch: Execution, first: str) -> list[float]:
+    """What `Row.tries` says of a launch."""
+    devices = [time.seconds for time in launch.outcome.devices if time.groups]
+    numbers = [launch.split.get(first, 0.0), *(1e3 * each for each in (launch.wall_seconds, *devices))]
+    return [round(number, 4) for number in numbers]
 
 
 def _nth(turns: Turns, number: int) -> list[float]:
