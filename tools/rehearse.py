@@ -3,8 +3,8 @@
     python tools/rehearse.py docs/results/co-execution
 
 The folder is one that `tools/replay.py` reads. Each kernel that can be shared is launched some times in a row
-by the policy, many times over: a cut takes what the curve says, give or take noise, and longer right after a
-launch by other devices, as `tools/after.py` measured. What each device takes of it comes from lines that fit
+by the policy, many times over: a cut takes what the curve says, give or take noise, longer right after a
+launch by other devices, as `tools/after.py` measured, and longer where the GPU is late, as rows tell. What each device takes of it comes from lines that fit
 the curve. That is no measurement; rules that do badly here did badly on the machine, too.
 """
 
@@ -30,6 +30,8 @@ from apportion.suite.efficiency import IN_A_ROW, SETTLED, Row
 
 AFTER_SHARED, AFTER_ANOTHER = 1.07, 1.15
 _NOISE = 0.05
+_LATE, _BY = 0.15, 0.6
+"How often the second device is late in a shared launch, and by what part of its time."
 _GROUPS = 1 << 12
 _OVER = 1.05
 
@@ -107,9 +109,13 @@ def trial(
         each = dict(zip(names, curve.devices(share), strict=True))
         scale = min(1e-3, 0.97 * whole / max(each[name] for name in parts))
         times = {name: factor * scale * each[name] for name in parts}
-        taken.append(factor * whole)
-        seen.add(Seen(parts, factor * whole, times))
-        if seen.noted > 1 and seen.stands(choice, factor * whole):
+        whole *= factor
+        if len(parts) > 1 and random.random() < _LATE:
+            times[names[1]] *= 1 + _BY
+            whole = max(whole, *times.values())
+        taken.append(whole)
+        seen.add(Seen(parts, whole, times))
+        if seen.noted > 1 and seen.stands(choice, whole):
             seen.decided = choice
     return taken
 

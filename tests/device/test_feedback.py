@@ -302,8 +302,13 @@ def test_a_device_that_may_well_do_as_well_is_tried_alone_at_the_second_launch_a
     gaining = Forecast(models, 1.7, "a model", doubt=0.2)
     once = Observations([_alone("cpu", 1.8)], noted=1)
     assert 0 < choose(once, BOTH, gaining, 1000).split.shares["gpu"] < 1
-    slower = Forecast(models | {"gpu": CostModel(1.0, 1.6)}, 1.7, "a model", sharing_seconds=0.4, doubt=0.2)
+    slower = Forecast(models | {"gpu": CostModel(1.0, 1.8)}, 1.7, "a model", sharing_seconds=0.4, doubt=0.2)
     assert choose(once, BOTH, slower, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
+    # In half a millisecond there is little to win.
+    short = {name: CostModel(3e-4 * model.fixed, 3e-4 * model.rate) for name, model in models.items()}
+    brief = Forecast(short, 1.7, "a model", sharing_seconds=3e-4, doubt=0.2)
+    once = Observations([_alone("cpu", 5.4e-4)], noted=1)
+    assert choose(once, BOTH, brief, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
 
 
 def test_after_a_first_shared_launch_the_better_device_is_tried_alone_where_it_may_do_as_well() -> None:
@@ -320,3 +325,18 @@ def test_after_a_first_shared_launch_the_better_device_is_tried_alone_where_it_m
     expected = Observations()
     expected.add(Seen({"cpu": 0.65, "gpu": 0.35}, 3.7, {"cpu": 3.1, "gpu": 3.1}))
     assert 0 < choose(expected, BOTH, forecast, 1000).split.shares["cpu"] < 1
+
+
+def test_a_cut_in_which_one_device_waits_long_for_another_is_thought_about_though_it_keeps_its_promise() -> (
+    None
+):
+    models = {"cpu": CostModel(0.8, 3.6), "gpu": CostModel(2.5, 1.7)}
+    forecast = Forecast(models, 1.8, "a model", sharing_seconds=0.4, doubt=0.2)
+    seen = Observations()
+    for share, cpu, gpu in ((0.73, 4.7, 4.2), (0.66, 4.0, 2.6), (0.66, 4.0, 2.4)):  # the first by bad luck
+        seen.add(Seen({"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + 0.5, {"cpu": cpu, "gpu": gpu}))
+    kept = Choice(Split({"cpu": 0.66, "gpu": 0.34}), 4.5, "a test")
+    assert not seen.stands(kept, 4.5)
+    assert choose(seen, BOTH, forecast, 1000).split.shares["cpu"] < 0.55
+    seen.add(Seen({"cpu": 0.5, "gpu": 0.5}, 3.6, {"cpu": 3.1, "gpu": 2.9}))
+    assert seen.stands(Choice(Split({"cpu": 0.5, "gpu": 0.5}), 3.6, "a test"), 3.6)

@@ -13,7 +13,7 @@ from apportion.device.measure import Measured
 from apportion.device.platforms import DriverOptions
 from apportion.device.worker import Worker
 from apportion.suite import problem_of
-from apportion.suite.efficiency import Budget, Row, _after, _nth, evaluate, row_from
+from apportion.suite.efficiency import Budget, Row, _after, _nth, _ratio, _Rounds, evaluate, row_from
 from apportion.suite.efficiencypage import curves, mean_with_interval, page
 
 BUDGET = Budget(seconds=0.1, rounds=5, cut_repeats=1)
@@ -39,7 +39,10 @@ def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> 
     assert everything <= set(row.curve)
     assert set(row.alone) == {"cpu", "cpu2"}
     assert row.settled is not None
-    assert row.settled.count == 5
+    assert row.rounds == 5
+    assert row.settled.count == 5 - row.disturbed
+    assert [len(turn) for turn in row.tries] == [8] * 5
+    assert row.tries[0][0][0] == pytest.approx(row.first_shares["cpu"], abs=1e-3)
     for measured in (
         row.oracle, row.first, row.lasting, row.efficiency, row.first_efficiency, row.lasting_efficiency,
         row.against_best, row.lasting_against_best,
@@ -83,7 +86,7 @@ def _row(kernel: str, settled: float, against: float) -> Row:
         settled_shares={"cpu": 0.25, "gpu": 0.75}, settled=one(10.0 / settled),
         first_efficiency=one(0.67), efficiency=one(settled), against_best=one(against),
         lasting=one(10.0), lasting_efficiency=one(settled + 0.01), lasting_against_best=one(against - 0.1),
-        origin="a test", overheads=[(120.0, 0.6), (12.0, 0.5)],
+        origin="a test", rounds=9, disturbed=2, overheads=[(120.0, 0.6), (12.0, 0.5)],
     )  # fmt: skip
 
 
@@ -94,6 +97,8 @@ def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
     assert "| mean efficiency of the launches from the third on | 0.95 | 0.970 (" in text
     assert "launched in turn in each round, 5 times in a row" in text
     assert "the mean of the third to the 5th launch" in text
+    assert "Rounds in which other machines on the same hardware got more than 2 % of the processors" in text
+    assert "do not count: 4 of 18." in text
     worst = "| worst over the best device alone, "
     assert f"{worst}at the third launch | 1.05 | 1.200 (1.080–1.320), `bad` | **no** |" in text
     assert f"{worst}from the third launch on | 1.05 | 1.100 (0.990–1.210), `bad` | **no** |" in text
@@ -121,7 +126,20 @@ def test_the_interval_of_a_mean_holds_it() -> None:
 
 
 def test_launches_are_compared_with_those_at_the_same_place_of_a_turn() -> None:
-    turns = [[5.0, 3.0, 1.0, 2.0, 3.0], [7.0]]
-    assert _nth(turns, 0) == [5.0, 7.0]
-    assert _nth(turns, 2) == [1.0, 7.0]
-    assert _after(turns) == [2.0, 7.0]
+    turns = {0: [5.0, 3.0, 1.0, 2.0, 3.0], 2: [7.0]}
+    assert _nth(turns, 0) == {0: 5.0, 2: 7.0}
+    assert _nth(turns, 2) == {0: 1.0, 2: 7.0}
+    assert _after(turns) == {0: 2.0, 2: 7.0}
+    assert _ratio(_nth(turns, 0), {1: 9.0, 2: 3.5}).median == 2.0
+
+
+def test_rounds_in_which_other_machines_got_the_processors_do_not_count_where_enough_are_left() -> None:
+    turns = {number: [float(number)] for number in range(12)}
+    few = {number: turns[number] for number in (3, 4)}
+    disturbed = _Rounds({"cpu": turns, "gpu": few}, [0.0, 0.01, 0.02, 0.5, 0.3, *(0.0,) * 7])
+    assert list(disturbed.counting()["cpu"]) == [0, 1, 2, *range(5, 12)]
+    assert disturbed.counting()["gpu"] == few  # there is nothing better
+    everywhere = _Rounds({"cpu": turns}, [0.01 * number for number in range(12)])
+    assert list(everywhere.counting()["cpu"]) == list(range(10))
+    quiet = _Rounds({"cpu": turns}, [0.0] * 12)
+    assert quiet.counting() == {"cpu": turns}

@@ -50,9 +50,14 @@ Where suites were held out of the campaign it is 0.26 for the GPU, given the CPU
 _AS_EXPECTED = 1.15
 _JITTER = 1e-4
 "What a launch may take, over what it was chosen for, without making anybody think again: times, and plus."
-_CLOSE = 1.25
+_UNEVEN = 1.25
+"What the slowest device of a launch takes over the fastest one, if the cut is to be thought about."
+_CLOSE = 1.4
 """What another device alone may be expected to take, over the best that is known, to be tried at the second
-launch. If it may be off by a factor of 1.4 and ten launches follow, more is gained than lost by trying."""
+launch. If it may be off by a factor of 1.5, as forecasts are of each other, and thirty launches follow, more
+is gained than lost by trying."""
+_SHORT = 1e-3
+"Seconds of a launch up to which that is not done: most of it is what host and drivers do, on any device."
 _NEARLY = 1.1
 "The same where sharing took what was foretold, or later on, or where the first device was misjudged."
 _FAR = 1.5
@@ -90,6 +95,11 @@ class Seen:
     def alone(self) -> str | None:
         """The device that did everything, or None where several did."""
         return next(iter(self.shares)) if len(self.shares) == 1 else None
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a device was done long before another one: the cut may be wrong, whatever it took."""
+        return max(self.devices.values()) > _UNEVEN * min(self.devices.values())
 
 
 @dataclass(frozen=True)
@@ -143,14 +153,14 @@ class Observations:
 
     def stands(self, choice: Choice, seconds: float) -> bool:
         """Whether there is nothing to choose anew after the launch just noted: what was chosen for its time
-        took that, or longer for the first time, which may be noise if it was launched before, and it is not
-        yet time to try something else."""
-        if self.noted == _LATER:
+        took that, or longer for the first time, which may be noise if it was launched before, no device had
+        to wait long for another, and it is not yet time to try something else."""
+        latest = self.launches[-1]
+        if self.noted == _LATER or (self.noted < _LATER and latest.uneven):
             return False
         surprised, self.surprised = self.surprised, choice.surprising(seconds)
         if choice.seconds is None or not self.surprised:
             return choice.seconds is not None
-        latest = self.launches[-1]
         return not surprised and sum(_near(latest.shares, seen.shares) for seen in self.launches) > 1
 
     def alone(self) -> dict[str, float]:
@@ -311,7 +321,7 @@ def _promising(
         return None
     ((single, seconds),) = known.items()
     limits: list[tuple[Mapping[str, CostModel], float]] = []
-    if forecast.doubt is not None:
+    if forecast.doubt is not None and seconds > _SHORT:
         limits.append((models, _CLOSE * min(seconds, shared)))
     if seconds >= _MISJUDGED * forecast.models[single].seconds(1.0):
         limits.append((forecast.models, _NEARLY * seconds))

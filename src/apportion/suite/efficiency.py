@@ -23,6 +23,7 @@ from apportion.device.bound import BoundKernel, Execution
 from apportion.device.feedback import Observations
 from apportion.device.forecast import Predictor, from_speeds
 from apportion.device.measure import Measured, summary
+from apportion.device.observe import processor_time
 from apportion.device.together import Together
 from apportion.device.worker import Worker
 from apportion.errors import ApportionError
@@ -37,7 +38,13 @@ SETTLED = 2
 _LEAST_ROUNDS = 5
 _SLOW = 8.0
 "A device or cut this many times slower than the best is measured a few times only."
+_AGAIN = 0.3
+"Seconds of a launch up to which that is tried twice."
 _FEW = 2
+STOLEN = 0.02
+"""The part of the processors' time that a hypervisor may give to other machines in a round that counts, if
+`_UNDISTURBED` rounds are left; else those count in which it was least."""
+_UNDISTURBED = 10
 _TOLD_ROUNDS = 20
 "Rounds whose launches by the policy are told one by one."
 _NEAR = 1.6
@@ -100,6 +107,9 @@ class Row:
     the launch, and of each device that had a part until it was done."""
     in_a_row: int = 5
     "Launches of a turn."
+    rounds: int = 0
+    disturbed: int = 0
+    "Of these, those that do not count: other machines got too much of the processors."
     overheads: Sequence[tuple[float, float]] = ()
     "(milliseconds of a launch, those in which no device worked and nothing was merged)."
 
@@ -183,19 +193,23 @@ def _row(
     curve: dict[float, list[float]] = {}
     once = [bench.run(info.id).wall_seconds for info in bound.devices]
     best = min(once)
+    for number, info in enumerate(bound.devices):
+        if _SLOW * best < once[number] < _AGAIN:  # it may be a hiccup
+            once[number] = min(once[number], bench.run(info.id).wall_seconds)
     if not bound.case.obstacle and len(bound.devices) == 2:
         curve = _curve(bench, once, budget, started)
     medians = {share: summary(seconds).median for share, seconds in curve.items()}
     share = min(medians, key=lambda cut: medians[cut]) if medians else 0.0
     slow = {info.id for info, seconds in zip(bound.devices, once, strict=True) if seconds > _SLOW * best}
     rounds = _rounds(bench, share if medians else None, slow, budget, started, random.Random(seed))
-    alone = {info.id: _after(rounds.turns[info.id]) for info in bound.devices}
+    turns = rounds.counting()
+    alone = {info.id: _after(turns[info.id]) for info in bound.devices}
     # The cut, or the device alone that turns out to be better still.
-    candidates = [name for name in ("oracle", *alone) if name in rounds.turns]
-    ranked = {name: summary(_after(rounds.turns[name])).median for name in candidates}
+    candidates = [name for name in ("oracle", *alone) if name in turns]
+    ranked = {name: _milliseconds(_after(turns[name])).median for name in candidates}
     oracle = min(ranked, key=lambda name: ranked[name])
     single = min(alone, key=lambda name: ranked[name])
-    best_turns, alone_turns, tried = rounds.turns[oracle], rounds.turns[single], rounds.turns[POLICY]
+    best_turns, alone_turns, tried = turns[oracle], turns[single], turns[POLICY]
     if oracle != "oracle":
         share = float(oracle == first)
     if len(instance.stages) > 1:  # what the next kernel works on
@@ -219,7 +233,8 @@ def _row(
         against_best=_ratio(_nth(tried, SETTLED), _nth(alone_turns, SETTLED)),
         lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
         origin=bound.case.forecast.origin if bound.case.forecast is not None else "", tries=rounds.tries,
-        in_a_row=IN_A_ROW, overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
+        in_a_row=IN_A_ROW, rounds=len(rounds.stolen), disturbed=len(rounds.stolen) - len(tried),
+        overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
     )  # fmt: skip
 
 
@@ -286,14 +301,16 @@ def _curve(bench: Bench, alone: Sequence[float], budget: Budget, started: float)
     return found
 
 
-Turns = list[list[float]]
-"Seconds of the launches of each turn."
+Turns = Mapping[int, list[float]]
+"Round → seconds of the launches of a turn."
 
 
 @dataclass
 class _Rounds:
-    turns: dict[str, Turns] = field(default_factory=dict)
+    turns: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     "A device, `oracle` or the policy → its turns."
+    stolen: list[float] = field(default_factory=list)
+    "The part of the processors' time that other machines got in each round; 0 where that is not known."
     first_shares: dict[str, float] = field(default_factory=dict)
     settled: list[dict[str, float]] = field(default_factory=list)
     "Shares of the policy's third launches."
@@ -303,6 +320,15 @@ class _Rounds:
     def settled_shares(self, first: str) -> dict[str, float]:
         """The shares in the middle of those of third launches, by what the first device got."""
         return sorted(self.settled, key=lambda shares: shares.get(first, 0.0))[len(self.settled) // 2]
+
+    def counting(self) -> dict[str, Turns]:
+        """The turns of rounds in which other machines did not get much of the processors; of what is measured
+        a few times only, all of them if there is none such."""
+        least = sorted(self.stolen)[: max(_UNDISTURBED, sum(part <= STOLEN for part in self.stolen))][-1]
+        return {
+            name: {n: turn for n, turn in turns.items() if self.stolen[n] <= least} or turns
+            for name, turns in self.turns.items()
+        }
 
 
 def _rounds(
@@ -318,6 +344,7 @@ def _rounds(
     for number in range(budget.rounds):
         if number >= _LEAST_ROUNDS and time.monotonic() - started > budget.seconds:
             break
+        before = processor_time()
         what = [name for name in names if name not in slow or number < _FEW]
         what += [POLICY] + (["oracle"] if share is not None else [])
         generator.shuffle(what)
@@ -328,12 +355,14 @@ def _rounds(
             launches = [
                 bench.run(name if cut is None else cut) for _ in range(1 if name in slow else IN_A_ROW)
             ]
-            found.turns.setdefault(name, []).append([launch.wall_seconds for launch in launches])
+            found.turns.setdefault(name, {})[number] = [launch.wall_seconds for launch in launches]
             if name == POLICY:
                 found.first_shares = dict(launches[0].split)
                 found.settled.append(dict(launches[SETTLED].split))
                 if number < _TOLD_ROUNDS:
                     found.tries.append([_told(launch, names[0]) for launch in launches])
+        after = processor_time()
+        found.stolen.append(after.part_stolen_since(before) if before and after else 0.0)
     return found
 
 
@@ -344,19 +373,22 @@ def _told(launch: Execution, first: str) -> list[float]:
     return [round(number, 4) for number in numbers]
 
 
-def _nth(turns: Turns, number: int) -> list[float]:
+def _nth(turns: Turns, number: int) -> dict[int, float]:
     """The launch of this number, from 0, of each turn; the last one of turns that are shorter."""
-    return [turn[min(number, len(turn) - 1)] for turn in turns]
+    return {n: turn[min(number, len(turn) - 1)] for n, turn in turns.items()}
 
 
-def _after(turns: Turns) -> list[float]:
+def _after(turns: Turns) -> dict[int, float]:
     """The mean of each turn's third launch and those after it."""
-    return [statistics.fmean(turn[SETTLED:] or turn) for turn in turns]
+    return {n: statistics.fmean(turn[SETTLED:] or turn) for n, turn in turns.items()}
 
 
-def _milliseconds(seconds: Sequence[float]) -> Measured:
-    return summary([1e3 * each for each in seconds])
+def _milliseconds(seconds: Mapping[int, float]) -> Measured:
+    return summary([1e3 * each for each in seconds.values()])
 
 
-def _ratio(above: Sequence[float], below: Sequence[float]) -> Measured:
-    return summary([a / b for a, b in zip(above, below, strict=False)])
+def _ratio(above: Mapping[int, float], below: Mapping[int, float]) -> Measured:
+    """Round by round; where no round has both, in the order of rounds."""
+    both = [n for n in above if n in below]
+    pairs = [(above[n], below[n]) for n in both] or list(zip(above.values(), below.values(), strict=False))
+    return summary([a / b for a, b in pairs])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apportion.device.measure import Measured
-from apportion.suite.efficiency import Row
+from apportion.suite.efficiency import STOLEN, Row
 
 _THIRD, _FIRST, _OVER_ALONE, _OVERHEAD = 0.95, 0.85, 1.05, 0.02
 "What is wanted."
@@ -42,7 +42,8 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
         "device alone, measured again in the rounds; efficiency is its time over the policy's, round by "
         "round, first launch by first, third by third. *From the third on* is the mean of the third to the "
         f"{turn}th launch. Policy: `learned+feedback`, which starts "
-        f"each trial without memory; first launches are foretold from {_origins(good)}.",
+        f"each trial without memory; first launches are foretold from {_origins(good)}."
+        f"{_disturbed(good)}",
         "",
         *([remarks.rstrip(), ""] if remarks else []),
         *_summary(good),
@@ -55,6 +56,15 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
     if failed:
         lines += ["", "Failed:", "", *(f"- {row.problem} / {row.kernel}: {row.failure}" for row in failed)]
     return "\n".join([*lines, ""])
+
+
+def _disturbed(rows: Sequence[Row]) -> str:
+    """How many rounds were left out, if any were."""
+    left_out, rounds = sum(row.disturbed for row in rows), sum(row.rounds for row in rows)
+    said = (
+        f" Rounds in which other machines on the same hardware got more than {STOLEN:.0%} of the processors' "
+    )
+    return f"{said}time do not count: {left_out} of {rounds}.".replace("%", " %") if left_out else ""
 
 
 def _origins(rows: Sequence[Row]) -> str:
