@@ -4,8 +4,9 @@
 
 The folder is one that `tools/replay.py` reads. Each kernel that can be shared is launched some times in a row
 by the policy, many times over: a cut takes what the curve says, give or take noise, longer right after a
-launch by other devices, as `tools/after.py` measured, and longer where the GPU is late, as rows tell. What each device takes of it comes from lines that fit
-the curve. That is no measurement; rules that do badly here did badly on the machine, too.
+launch by other devices, as `tools/after.py` measured, and longer where the GPU is late, as rows tell. What
+each device takes of it comes from lines that fit the curve. That is no measurement; rules that do badly here
+did badly on the machine, too.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def _row(
         lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
         origin=bound.case.forecast.origin if bound.case.forecast is not None else "", tries=rounds.tries,
         in_a_row=IN_A_ROW, rounds=len(rounds.stolen), disturbed=len(rounds.stolen) - len(tried),
-        overheads=[(1e3 * total, 1e3 * over) for total, over in bench.overheads],
+        overheads=[(round(1e3 * total, 4), round(1e3 * over, 4)) for total, over in bench.overheads],
     )  # fmt: skip
 
 

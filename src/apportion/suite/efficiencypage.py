@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -111,9 +112,9 @@ def _targets(rows: Sequence[Row]) -> list[str]:
     ):
         found = [each.median for row in rows if (each := getattr(row, part)) is not None]
         if found:
-            mean, low, high = mean_with_interval(found)
-            said = f"{mean:.3f} ({low:.3f} to {high:.3f})"
-            lines.append(_target(f"mean efficiency of the {name}", target, said, mean >= target))
+            mean = mean_with_interval(found)
+            said = with_interval(mean, 3)
+            lines.append(_target(f"mean efficiency of the {name}", target, said, mean[0] >= target))
     for when, over in _over_alone(rows).items():
         worst = max(over, key=lambda kernel: over[kernel].median)
         said, met = f"{_interval(over[worst], 3)}, `{worst}`", over[worst].median <= _OVER_ALONE
@@ -153,12 +154,26 @@ def _target(name: str, target: float, said: str, met: bool) -> str:
     return f"| {name} | {target:g} | {said} | {'yes' if met else '**no**'} |"
 
 
-def _first_launches(rows: Sequence[Row]) -> list[str]:
-    """How far the shares of first launches are from the best ones, beside the best constant, and what they
-    cost."""
+@dataclass(frozen=True)
+class FirstLaunches:
+    """How far first launches are from the best cuts: means with intervals."""
+
+    device: str
+    launches: int
+    off: tuple[float, float, float]
+    "Percent of the work by which the device's share is off the best one."
+    constant: float
+    "The share that would be off least if all launches had it."
+    constant_off: tuple[float, float, float]
+    cost: tuple[float, float, float]
+    "Time over the best cut's."
+
+
+def first_launches(rows: Sequence[Row]) -> FirstLaunches | None:
+    """First launches of some rows, beside the best constant; None where there is none."""
     known = [row for row in rows if row.first_efficiency is not None and row.first_shares]
     if not known:
-        return []
+        return None
     name = next(iter(known[0].devices))
     best = np.array([row.oracle_share for row in known])
     off = 100 * np.abs(np.array([row.first_shares.get(name, 0.0) for row in known]) - best)
@@ -167,11 +182,26 @@ def _first_launches(rows: Sequence[Row]) -> list[str]:
     error, flat, time = (
         mean_with_interval(list(each)) for each in (off, 100 * np.abs(constant - best), cost)
     )
+    return FirstLaunches(name, len(known), error, float(constant), flat, time)
+
+
+def with_interval(value: tuple[float, float, float], digits: int) -> str:
+    """A mean and its interval, as they are printed."""
+    mean, low, high = (f"{each:.{digits}f}" for each in value)
+    return f"{mean} ({low} to {high})"
+
+
+def _first_launches(rows: Sequence[Row]) -> list[str]:
+    """How far the shares of first launches are from the best ones, beside the best constant, and what they
+    cost."""
+    found = first_launches(rows)
+    if found is None:
+        return []
     return [
-        f"Shares of first launches are off the best cut by {error[0]:.1f} ({error[1]:.1f} to {error[2]:.1f}) "
-        f"percent of the work, those of the best constant, {constant:g} for {name}, by {flat[0]:.1f} "
-        f"({flat[1]:.1f} to {flat[2]:.1f}); first launches take {time[0]:.3f} ({time[1]:.3f} to "
-        f"{time[2]:.3f}) of the best cut's time (means over {len(known)} kernels).",
+        f"Shares of first launches are off the best cut by {with_interval(found.off, 1)} percent of the "
+        f"work, those of the best constant, {found.constant:g} for {found.device}, by "
+        f"{with_interval(found.constant_off, 1)}; first launches take {with_interval(found.cost, 3)} of the "
+        f"best cut's time (means over {found.launches} kernels).",
     ]
 
 
