@@ -1,48 +1,11 @@
-"""Outcomes, and what travels between processes."""
+"""Outcomes of jobs."""
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
-from apportion.errors import (
-    CompileError,
-    DeadlineExceeded,
-    InvalidSetting,
-    ItemFailed,
-    JobError,
-    MissingPackage,
-    UnknownName,
-    UnreadableFile,
-)
-from apportion.jobs.base import Outcome, outcome_of, packed
-
-
-class _SlowLaunch(DeadlineExceeded):
-    """An error of two builtins, at one remove."""
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        InvalidSetting("workers must be at least 1, not 0"),
-        UnknownName("device", "opncl", ["opencl"]),
-        MissingPackage("torch", "torch", "The model 'programl'"),
-        UnreadableFile("Cannot read a.toml: No such file or directory"),
-        CompileError("no", file="k.cl", line=1, column=2, diagnostics="all of it"),
-        ItemFailed("KeyError", "'speed'", "Traceback …"),
-        DeadlineExceeded("It took longer than the 1 s it was given"),
-        _SlowLaunch("It is slow"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_crosses_to_another_process_unchanged(error):
-    error.add_note("said in a worker")
-    restored = pickle.loads(packed([error]))[0]
-    assert type(restored) is type(error)
-    assert str(restored) == str(error)
-    assert vars(restored) == vars(error)
+from apportion.errors import InvalidSetting, JobError, UnreadableFile
+from apportion.jobs.base import Outcome, outcome_of
 
 
 def test_an_outcome_has_a_value_or_an_error():

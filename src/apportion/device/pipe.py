@@ -1,19 +1,19 @@
 """Values over a socket between a process and its worker: a length, then a pickle of our own making.
 
-Kernels of strangers run inside the worker, so what it sends is not trusted: only our own value classes are
-restored, and nothing that a pickle could otherwise call.
+Kernels of strangers run inside the worker, so what it sends is not trusted: only plain values and dataclasses
+of this package and of what it is told about programs are restored.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 import socket
 import struct
 from dataclasses import is_dataclass
 from typing import Any
 
-from apportion.errors import WorkerCrashed
+from apportion.errors import JobError, WorkerCrashed
+from apportion.jobs.values import restored
 
 BEGUN = "begun"
 "What a worker says between request and answer: compiling is over, the kernels run."
@@ -23,7 +23,7 @@ SEEN = "seen"
 
 def send(connection: socket.socket, value: Any) -> None:
     """Send one value."""
-    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)  # there is no error of ours in it
     connection.sendall(struct.pack("<Q", len(data)) + data)
 
 
@@ -33,18 +33,16 @@ def receive(connection: socket.socket) -> Any:
     if head is None:
         return None
     body = _exactly(connection, struct.unpack("<Q", head)[0])
-    return None if body is None else _Values(io.BytesIO(body)).load()
+    if body is None:
+        return None
+    try:
+        return restored(body, _is_an_answer)
+    except JobError as error:
+        raise WorkerCrashed(f"The worker sent what is no answer. {error}") from None
 
 
-class _Values(pickle.Unpickler):
-    """Restores plain values and the dataclasses of this package and of what it is told about programs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(("apportion.device.", "apportion.program.")):
-            found = super().find_class(module, name)
-            if isinstance(found, type) and is_dataclass(found):
-                return found
-        raise WorkerCrashed(f"The worker sent {module}.{name}, which is no answer")
+def _is_an_answer(kind: type) -> bool:
+    return is_dataclass(kind) and kind.__module__.startswith(("apportion.device.", "apportion.program."))
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes | None:

@@ -6,14 +6,12 @@ A runner says where the work is done; what it promises is the same everywhere, a
 
 from __future__ import annotations
 
-import io
-import pickle
 import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from apportion.errors import ApportionError, InvalidSetting, ItemFailed
 
@@ -97,33 +95,4 @@ def as_ours(error: BaseException) -> ApportionError:
     if not isinstance(error, ApportionError):
         return ItemFailed(type(error).__name__, str(error), text)
     error.add_note(text)
-    return error
-
-
-def packed(value: object) -> bytes:
-    """The value pickled, for another process of ours to read with `pickle.loads`; never for a file.
-
-    Errors of ours in it are restored as they were. Exception's own way would call `__init__` with the
-    finished message, which those with other parameters refuse or wrap a second time.
-    """
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, ApportionError):
-            return _same_error, (type(value), value.args, vars(value))
-        return NotImplemented
-
-
-def _same_error(kind: type[ApportionError], args: tuple[Any, ...], state: dict[str, Any]) -> ApportionError:
-    # The builtin whose memory layout the class has: a class of two builtins takes only that one's __new__.
-    builtin: Any = kind
-    while builtin.__module__ != "builtins":
-        builtin = builtin.__base__
-    error: ApportionError = builtin.__new__(kind, *args)
-    error.args = args  # OSError leaves this to __init__
-    vars(error).update(state)
     return error

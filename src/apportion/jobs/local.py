@@ -33,7 +33,8 @@ from apportion.errors import (
     LimitExceeded,
     WorkerCrashed,
 )
-from apportion.jobs.base import Outcome, Runner, as_ours, outcome_of, packed
+from apportion.jobs.base import Outcome, Runner, as_ours, outcome_of
+from apportion.jobs.values import packed, restored
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -294,11 +295,11 @@ class _Crew:
         if self._fresh:
             self._retire(worker)
         try:
-            outcome: Outcome[Any] = pickle.loads(message)
+            outcome: Outcome[Any] = restored(message)
             if isinstance(outcome.error, LimitExceeded) and not self._fresh:
                 self._fire(worker)  # what is left of its address space is in pieces
-            return outcome if outcome.value is None else replace(outcome, value=pickle.loads(outcome.value))
-        except Exception as error:  # a class that can be pickled but not restored
+            return outcome if outcome.value is None else replace(outcome, value=restored(outcome.value))
+        except Exception as error:  # a class that can be packed but not restored
             return Outcome(item_index, error=as_ours(error), seconds=seconds)
 
     def _lost(self, worker: _Worker) -> Outcome[Any] | None:

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from apportion.errors import InvalidSetting, ItemFailed, MalformedIR, WorkerCrashed
@@ -187,9 +188,9 @@ def broken_value(item: int) -> object:
     return _Unrestorable(item)
 
 
+@dataclass
 class _Unrestorable:
-    def __init__(self, item: int) -> None:
-        self.item = item
+    item: int
 
     def __setstate__(self, state: object) -> None:
         raise ValueError("cannot be restored")
