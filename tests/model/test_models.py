@@ -13,8 +13,8 @@ from apportion.data.batch import Batches
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.model import models
 from apportion.model.base import Checkpoint, Optimisation
+from apportion.model.fitting import learning_rate
 from apportion.model.losses import loss_called
-from apportion.model.network import learning_rate
 from apportion.model.programl import Programl
 from apportion.task import tasks
 from apportion.testing.model_checks import ModelChecks, Silence, eight_examples

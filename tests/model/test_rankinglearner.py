@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from apportion.errors import InvalidSetting, MalformedInput  # noqa: E402
 from apportion.model.base import Checkpoint, Optimisation  # noqa: E402
-from apportion.model.rankinglearner import NetworkRanker, _Progress  # noqa: E402
+from apportion.model.fitting import Progress  # noqa: E402
+from apportion.model.rankinglearner import NetworkRanker  # noqa: E402
 from apportion.testing.model_checks import Silence  # noqa: E402
 from apportion.testing.ranker_checks import layout_graph, tile_graph  # noqa: E402
 
@@ -104,7 +105,7 @@ def test_the_weights_that_validated_best_are_kept() -> None:
     again = Following(None)
     final = made(1, validated=0)
     final.network.load_state_dict(ranker.network.state_dict())
-    final._validate(GRAPHS[3:], {}, _Progress(), again)
+    final._validate(GRAPHS[3:], Progress(), again)
     assert again.scores[0]["tau_b"] == pytest.approx(best)
 
 
@@ -167,7 +168,7 @@ def test_a_checkpoint_of_another_network_is_refused() -> None:
 
 
 def test_networks_run_on_a_cpu_or_on_cuda() -> None:
-    with pytest.raises(InvalidSetting, match="cpu or cuda, not 'tpu'"):
+    with pytest.raises(InvalidSetting, match="No device is called 'tpu'; use cpu or cuda"):
         NetworkRanker.create({}, optimisation=Optimisation(), device="tpu")
 
 

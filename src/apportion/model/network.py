@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,15 +19,26 @@ from torch import Tensor, nn
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.batch import Batch, Batches
 from apportion.errors import InvalidSetting, MalformedInput
-from apportion.model.base import Checkpoint, Model, Optimisation, Report
+from apportion.model.base import Model, Optimisation, Report
+from apportion.model.fitting import (
+    REPORT_EVERY,
+    Averages,
+    Progress,
+    arrays_of,
+    checkpoint_of,
+    device_called,
+    finite,
+    learning_rate,
+    load_arrays,
+    restore,
+    set_rate,
+)
 from apportion.model.frames import FilledFrame, Frames
 from apportion.model.losses import loss_called
 from apportion.model.recording import Recorder
 from apportion.task import tasks
 from apportion.task.base import Task
 
-REPORT_EVERY = 20
-"Steps between two readings of the loss; each makes the host wait for a GPU."
 ROUNDING = 0.01
 "How much a validation score may differ between machines and precisions that compute the same."
 PREPARING = 4
@@ -52,7 +61,7 @@ class NetworkModel(Model):
     ) -> None:
         self.task, self.vocabulary, self.optimisation = task, tuple(vocabulary), optimisation
         self.hyperparameters = dict(hyperparameters)
-        self.device = _device(device)
+        self.device = device_called(device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.network_of(len(self.vocabulary) + 1, task.outputs, hyperparameters)
@@ -125,11 +134,9 @@ class NetworkModel(Model):
             self.network.parameters(), rate if on_gpu else settings.learning_rate,
             fused=on_gpu, capturable=on_gpu,
         )  # fmt: skip
-        progress = _Progress()
-        parameters = list(self.network.parameters())
-        averages = [one.detach().clone() for one in parameters] if settings.averaging else []
+        progress, averages = Progress(), Averages(self.network, settings.averaging)
         if (checkpoint := report.resumed()) is not None:
-            progress = self._restore(checkpoint, optimiser, averages)
+            progress = restore(checkpoint, self.network, optimiser, averages, self._load)
         loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
 
         def step(inputs: Any) -> None:
@@ -139,8 +146,7 @@ class NetworkModel(Model):
             if settings.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip_norm)
             optimiser.step()
-            if averages:
-                torch._foreach_lerp_(averages, [one.detach() for one in parameters], 1 - settings.averaging)
+            averages.follow()
             loss_sum.add_(loss.detach())
 
         framed = FramedWork(self, step) if self.framed else None
@@ -149,7 +155,7 @@ class NetworkModel(Model):
         for epoch, index, batch, arrays in self._stream(training, progress.epoch, progress.index):
             if progress.ended(settings):
                 break
-            _set_rate(optimiser, learning_rate(settings, progress.step, progress.seconds))
+            set_rate(optimiser, learning_rate(settings, progress.step, progress.seconds))
             if framed is None:
                 step(self.inputs_of(batch, gradients=True))
             else:
@@ -159,21 +165,16 @@ class NetworkModel(Model):
             progress.seconds = spent + time.monotonic() - started
             last = settings.done(progress.step, progress.seconds) == 1.0
             if progress.step % REPORT_EVERY == 0 or last:
-                mean = float(loss_sum) / steps
-                if not math.isfinite(mean):
-                    raise InvalidSetting(
-                        f"The loss is {mean} after {progress.step} steps. "
-                        "Lower learning_rate, or set clip_norm."
-                    )
+                mean = finite(float(loss_sum) / steps, progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=mean, nodes=nodes, seconds=now - read)
                 loss_sum.zero_()
                 nodes, steps, read = 0, 0, now
             if progress.step % settings.validate_every == 0 or last:
-                with _exchanged(parameters, averages):
+                with averages.instead():
                     self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
-                report.reached(self._checkpoint(optimiser, progress, averages))
+                report.reached(checkpoint_of(self.network, optimiser, averages, progress))
                 read = time.monotonic()
         self._load(progress.best)
         if settled := self.settle(validation):
@@ -185,7 +186,7 @@ class NetworkModel(Model):
         del validation
         return {}
 
-    def _compare(self, settled: Mapping[str, float], progress: _Progress) -> None:
+    def _compare(self, settled: Mapping[str, float], progress: Progress) -> None:
         """Refuse to end with less than what was kept: what is chosen at the end can only add to it.
 
         Weights that were kept elsewhere, before an interruption, may answer otherwise here.
@@ -199,14 +200,9 @@ class NetworkModel(Model):
                 file="checkpoint",
             )
 
-    def _validate(self, validation: Batches, progress: _Progress, report: Report) -> None:
+    def _validate(self, validation: Batches, progress: Progress, report: Report) -> None:
         scores = self.score(validation)
-        score = scores[self.task.best]
-        better = progress.best_score is None or score > progress.best_score
-        if better:
-            progress.best_score, progress.stale, progress.best = score, 0, _arrays(self.network)
-        else:
-            progress.stale += 1
+        better = progress.validated(scores[self.task.best], self.network)
         report.validated(progress.step, scores, best=better)
 
     def _stream(
@@ -241,47 +237,14 @@ class NetworkModel(Model):
                     first_at, first_place, future = waiting.popleft()
                     yield first_at, first_place, *future.result()
 
-    def _checkpoint(
-        self, optimiser: torch.optim.Optimizer, progress: _Progress, averages: Sequence[Tensor]
-    ) -> Checkpoint:
-        arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
-        arrays |= {f"best/{name}": array for name, array in progress.best.items()}
-        for name, parameter in self.network.named_parameters():
-            for key, value in optimiser.state[parameter].items():
-                arrays[f"optimiser/{key}/{name}"] = value.cpu().numpy().copy()
-        for (name, _), average in zip(self.network.named_parameters(), averages, strict=False):
-            arrays[f"average/{name}"] = average.cpu().numpy().copy()
-        return Checkpoint(arrays, progress.plain())
-
-    def _restore(
-        self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer, averages: Sequence[Tensor]
-    ) -> _Progress:
-        try:
-            self._load(_under("network/", checkpoint.arrays))
-            for (name, _), average in zip(self.network.named_parameters(), averages, strict=False):
-                average.copy_(torch.from_numpy(checkpoint.arrays[f"average/{name}"].copy()))
-            for name, parameter in self.network.named_parameters():
-                optimiser.state[parameter] = {
-                    key: torch.from_numpy(checkpoint.arrays[f"optimiser/{key}/{name}"].copy()).to(
-                        parameter.device
-                    )
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                }
-            return _Progress(best=_under("best/", checkpoint.arrays), **checkpoint.state)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise MalformedInput(
-                f"does not fit this experiment's network ({error}). Start anew, without --resume.",
-                file="checkpoint",
-            ) from error
-
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
+        load_arrays(self.network, arrays)
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
             self.task.name, self.name, self.hyperparameters, self.vocabulary, dict(experiment or {})
         )
-        write_artifact(folder, artifact, _arrays(self.network))
+        write_artifact(folder, artifact, arrays_of(self.network))
 
     def begin_from(self, folder: Path) -> None:
         artifact, weights = read_artifact(folder)
@@ -323,84 +286,3 @@ class FramedWork:
         if key not in self._inputs:
             self._inputs[key] = self.model.framed_inputs(frame, kinds)
         return self._recorder(key, partial(self.work, self._inputs[key]))
-
-
-class _Progress:
-    """Where a fit stands, weights and moments apart."""
-
-    def __init__(
-        self,
-        *,
-        step: int = 0,
-        epoch: int = 0,
-        index: int = 0,
-        seconds: float = 0.0,
-        best_score: float | None = None,
-        stale: int = 0,
-        best: Mapping[str, NDArray[Any]] | None = None,
-    ) -> None:
-        self.step, self.epoch, self.index, self.seconds = step, epoch, index, seconds
-        self.best_score, self.stale = best_score, stale
-        self.best: Mapping[str, NDArray[Any]] = best or {}
-
-    def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "best"}
-
-    def ended(self, settings: Optimisation) -> bool:
-        impatient = settings.patience > 0 and self.stale >= settings.patience
-        enough = settings.enough > 0 and self.best_score is not None and self.best_score >= settings.enough
-        return impatient or enough or settings.done(self.step, self.seconds) == 1.0
-
-
-@contextmanager
-def _exchanged(parameters: Sequence[Tensor], others: Sequence[Tensor]) -> Iterator[None]:
-    """Parameters that hold what others hold meanwhile, in the places where recorded work looks for them."""
-
-    def exchange() -> None:
-        with torch.no_grad():
-            for parameter, other in zip(parameters, others, strict=False):
-                kept = parameter.detach().clone()
-                parameter.copy_(other)
-                other.copy_(kept)
-
-    exchange()
-    try:
-        yield
-    finally:
-        exchange()
-
-
-def learning_rate(settings: Optimisation, step: int, seconds: float) -> float:
-    """The rate of a step: it rises over the warm-up, then follows the schedule to whichever end is nearer."""
-    rate = settings.learning_rate * min(1.0, (step + 1) / (settings.warmup_steps + 1))
-    if settings.schedule == "constant":
-        return rate
-    return rate * 0.5 * (1 + math.cos(math.pi * settings.done(step, seconds)))
-
-
-def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InvalidSetting(f"No device is called {name!r}; use cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise InvalidSetting(f"Networks run on cpu or cuda, not {name!r}")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidSetting("torch finds no CUDA device here. Set device = 'cpu'.")
-    return device
-
-
-def _arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
-    return {name: value.detach().cpu().numpy().copy() for name, value in network.state_dict().items()}
-
-
-def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

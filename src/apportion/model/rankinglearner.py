@@ -7,7 +7,6 @@ and the number of the step, so that an interrupted fit goes on as if it had neve
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,10 +21,22 @@ from torch import nn
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.configurations import StoredGraph
 from apportion.errors import InvalidSetting, MalformedInput
-from apportion.model.base import Checkpoint, Optimisation, Report
+from apportion.model.base import Optimisation, Report
 from apportion.model.configurations import configurable_of, logarithmic, select
+from apportion.model.fitting import (
+    REPORT_EVERY,
+    Averages,
+    Progress,
+    arrays_of,
+    checkpoint_of,
+    device_called,
+    finite,
+    learning_rate,
+    load_arrays,
+    restore,
+    set_rate,
+)
 from apportion.model.losses import loss_called
-from apportion.model.network import learning_rate
 from apportion.model.ranking import Graphs, Ranker, check_graphs, validation_scores
 from apportion.model.rankinginputs import GraphInputs, RankingSettings, inputs_of
 from apportion.model.rankingnetwork import RankingNetwork
@@ -33,8 +44,6 @@ from apportion.model.rankingstep import GraphGradients
 from apportion.settings import convert
 from apportion.task.config_ranking import config_ranking
 
-REPORT_EVERY = 20
-"Steps between two readings of the loss."
 KEPT_BYTES = 1 << 30
 "Prepared graphs that stay in memory, of a CPU or of a GPU."
 SCORED_FLOATS = 1 << 26
@@ -84,7 +93,7 @@ class NetworkRanker(Ranker):
 
     def __init__(self, settings: LearnerSettings, optimisation: Optimisation, seed: int, device: str) -> None:
         self.settings, self.optimisation, self.seed = settings, optimisation, seed
-        self.device = _device(device)
+        self.device = device_called(device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = RankingNetwork(settings.network)
@@ -128,19 +137,16 @@ class NetworkRanker(Ranker):
         settings, optimisation = self.settings, self.optimisation
         optimiser = self._optimiser()
         gradients = GraphGradients(self.network, loss_called(settings.loss), 1 / settings.graphs)
-        average = _arrays(self.network) if settings.averaging else {}
-        progress = _Progress()
+        progress, averages = Progress(), Averages(self.network, settings.averaging)
         if (checkpoint := report.resumed()) is not None:
-            progress, average = self._restore(checkpoint, optimiser)
+            progress = restore(checkpoint, self.network, optimiser, averages)
         else:
             self._fit_scaling(training)
         prepared = _Kept(lambda number: self._inputs(training[number], None), gradients.forget)
         seen, steps, spent = 0, 0, progress.seconds
         started = read = time.monotonic()
         while not progress.ended(optimisation):
-            rate = learning_rate(optimisation, progress.step, progress.seconds)
-            for group in optimiser.param_groups:
-                group["lr"] = rate
+            set_rate(optimiser, learning_rate(optimisation, progress.step, progress.seconds))
             random = np.random.default_rng([self.seed, progress.step])
             gradients.clear()
             for number in self._drawn(progress.step, len(training)):
@@ -154,33 +160,29 @@ class NetworkRanker(Ranker):
             if optimisation.clip_norm:
                 nn.utils.clip_grad_norm_(self.network.parameters(), optimisation.clip_norm)
             optimiser.step()
-            if settings.averaging:
-                average = _averaged(average, _arrays(self.network), settings.averaging, progress.step)
+            # The first steps weigh alike, so that the start is forgotten.
+            averages.follow(min(settings.averaging, progress.step / (progress.step + 1)))
             steps, progress.step = steps + 1, progress.step + 1
             progress.seconds = spent + time.monotonic() - started
             last = optimisation.done(progress.step, progress.seconds) == 1.0
             if progress.step % REPORT_EVERY == 0 or last:
-                total = gradients.loss()
-                if not math.isfinite(total):
-                    raise InvalidSetting(
-                        f"The loss is {total} after {progress.step} steps. "
-                        "Lower learning_rate, or set clip_norm."
-                    )
+                total = finite(gradients.loss(), progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=total / steps, nodes=seen, seconds=now - read)
                 seen, steps, read = 0, 0, now
             if progress.step % optimisation.validate_every == 0 or last:
-                self._validate(validation, average, progress, report)
+                with averages.instead():
+                    self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
-                report.reached(self._checkpoint(optimiser, average, progress))
+                report.reached(checkpoint_of(self.network, optimiser, averages, progress))
                 read = time.monotonic()
-        self._load(progress.best)
+        load_arrays(self.network, progress.best)
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
             config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
         )
-        write_artifact(folder, artifact, _arrays(self.network))
+        write_artifact(folder, artifact, arrays_of(self.network))
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:
@@ -188,7 +190,7 @@ class NetworkRanker(Ranker):
         settings = convert(LearnerSettings, artifact.hyperparameters, source=str(folder))
         ranker = cls(settings, Optimisation(), 0, device)
         try:
-            ranker._load(weights)
+            load_arrays(ranker.network, weights)
         except RuntimeError as error:
             raise MalformedInput(
                 f"holds another network than its description: {error}", file=str(folder)
@@ -239,78 +241,10 @@ class NetworkRanker(Ranker):
         ]
         return torch.optim.Adam(groups, self.optimisation.learning_rate)
 
-    def _validate(
-        self, validation: Graphs, average: Mapping[str, NDArray[Any]], progress: _Progress, report: Report
-    ) -> None:
-        current = _arrays(self.network)
-        if average:
-            self._load(average)
+    def _validate(self, validation: Graphs, progress: Progress, report: Report) -> None:
         found = validation_scores(self, validation, most=self.settings.validated)
-        score = found[self.settings.best]
-        better = progress.best_score is None or score > progress.best_score
-        if better:
-            progress.best_score, progress.stale, progress.best = score, 0, _arrays(self.network)
-        else:
-            progress.stale += 1
-        if average:
-            self._load(current)
+        better = progress.validated(found[self.settings.best], self.network)
         report.validated(progress.step, found, best=better)
-
-    def _checkpoint(
-        self, optimiser: torch.optim.Optimizer, average: Mapping[str, NDArray[Any]], progress: _Progress
-    ) -> Checkpoint:
-        arrays = {f"network/{name}": array for name, array in _arrays(self.network).items()}
-        arrays |= {f"best/{name}": array for name, array in progress.best.items()}
-        arrays |= {f"average/{name}": array for name, array in average.items()}
-        for name, parameter in self.network.named_parameters():
-            for key, value in optimiser.state[parameter].items():
-                arrays[f"optimiser/{key}/{name}"] = value.cpu().numpy().copy()
-        return Checkpoint(arrays, progress.plain())
-
-    def _restore(
-        self, checkpoint: Checkpoint, optimiser: torch.optim.Optimizer
-    ) -> tuple[_Progress, dict[str, NDArray[Any]]]:
-        try:
-            self._load(_under("network/", checkpoint.arrays))
-            for name, parameter in self.network.named_parameters():
-                moments = {
-                    key: checkpoint.arrays.get(f"optimiser/{key}/{name}")
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                }
-                optimiser.state[parameter] = {
-                    key: torch.from_numpy(value.copy()).to(parameter.device)
-                    for key, value in moments.items()
-                    if value is not None
-                }
-            progress = _Progress(best=_under("best/", checkpoint.arrays), **checkpoint.state)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise MalformedInput(
-                f"does not fit this experiment's network ({error}). Start anew, without --resume.",
-                file="checkpoint",
-            ) from error
-        return progress, _under("average/", checkpoint.arrays)
-
-    def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
-
-
-@dataclass
-class _Progress:
-    """Where a fit stands, weights and moments apart."""
-
-    step: int = 0
-    seconds: float = 0.0
-    best_score: float | None = None
-    stale: int = 0
-    best: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "best"}
-
-    def ended(self, settings: Optimisation) -> bool:
-        impatient = settings.patience > 0 and self.stale >= settings.patience
-        enough = settings.enough > 0 and self.best_score is not None and self.best_score >= settings.enough
-        return impatient or enough or settings.done(self.step, self.seconds) == 1.0
 
 
 class _Kept:
@@ -337,29 +271,3 @@ def _truth(graph: StoredGraph, chosen: NDArray[np.int64]) -> NDArray[np.float64]
     if "config_runtime_normalizers" in graph.arrays:
         runtime = runtime / graph.arrays["config_runtime_normalizers"][chosen]
     return runtime
-
-
-def _averaged(
-    average: Mapping[str, NDArray[Any]], now: Mapping[str, NDArray[Any]], keep: float, step: int
-) -> dict[str, NDArray[Any]]:
-    """The running mean after one more step; the first steps weigh alike, so that the start is forgotten."""
-    keep = min(keep, step / (step + 1))
-    return {
-        name: (keep * average[name] + (1 - keep) * value).astype(value.dtype) for name, value in now.items()
-    }
-
-
-def _device(name: str) -> torch.device:
-    if name not in ("cpu", "cuda"):
-        raise InvalidSetting(f"Networks run on cpu or cuda, not {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidSetting("torch finds no CUDA device here. Set device = 'cpu'.")
-    return torch.device(name)
-
-
-def _arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
-    return {name: value.detach().cpu().numpy().copy() for name, value in network.state_dict().items()}
-
-
-def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
