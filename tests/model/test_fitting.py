@@ -13,17 +13,8 @@ import torch
 from torch import nn
 
 from apportion.errors import InvalidSetting, MalformedInput
+from apportion.model import fitting
 from apportion.model.base import Checkpoint, Optimisation
-from apportion.model.fitting import (
-    Averages,
-    Progress,
-    arrays_of,
-    checkpoint_of,
-    device_called,
-    finite,
-    restore,
-    set_rate,
-)
 
 
 class Net(nn.Module):
@@ -38,7 +29,7 @@ class Net(nn.Module):
         return self.used(values - self.mean)
 
 
-def stepped(network: Net, optimiser: torch.optim.Optimizer, averages: Averages, steps: int) -> None:
+def stepped(network: Net, optimiser: torch.optim.Optimizer, averages: fitting.Averages, steps: int) -> None:
     for number in range(steps):
         optimiser.zero_grad()
         network(torch.tensor([[1.0, float(number)]])).square().sum().backward()
@@ -46,10 +37,10 @@ def stepped(network: Net, optimiser: torch.optim.Optimizer, averages: Averages, 
         averages.follow()
 
 
-def fresh(keep: float = 0.5) -> tuple[Net, torch.optim.Optimizer, Averages]:
+def fresh(keep: float = 0.5) -> tuple[Net, torch.optim.Optimizer, fitting.Averages]:
     torch.manual_seed(0)
     network = Net()
-    return network, torch.optim.Adam(network.parameters(), 0.1), Averages(network, keep)
+    return network, torch.optim.Adam(network.parameters(), 0.1), fitting.Averages(network, keep)
 
 
 def test_a_running_mean_follows_the_weights_and_takes_their_place_meanwhile() -> None:
@@ -77,13 +68,16 @@ def test_without_a_running_mean_the_weights_stay_themselves() -> None:
 def test_a_fit_goes_on_as_if_it_had_never_stopped() -> None:
     network, optimiser, averages = fresh()
     stepped(network, optimiser, averages, 3)
-    progress = Progress(step=3, index=2, best_score=0.5, best=arrays_of(network))
-    kept = checkpoint_of(network, optimiser, averages, progress)
+    progress = fitting.Progress(step=3, index=2, best_score=0.5, best=fitting.arrays_of(network))
+    kept = fitting.checkpoint_of(network, optimiser, averages, progress)
     stepped(network, optimiser, averages, 3)
     other, again, mean = fresh()
-    assert restore(kept, other, again, mean).plain() == progress.plain()
+    assert fitting.restore(kept, other, again, mean).plain() == progress.plain()
     stepped(other, again, mean, 3)
-    for one, two in ((arrays_of(network), arrays_of(other)), (averages.arrays(), mean.arrays())):
+    for one, two in (
+        (fitting.arrays_of(network), fitting.arrays_of(other)),
+        (averages.arrays(), mean.arrays()),
+    ):
         assert one.keys() == two.keys()
         assert all(np.array_equal(one[name], two[name]) for name in one)
 
@@ -94,15 +88,15 @@ def test_a_fit_goes_on_as_if_it_had_never_stopped() -> None:
 def test_a_checkpoint_that_lacks_something_is_refused(lost: str) -> None:
     network, optimiser, averages = fresh()
     stepped(network, optimiser, averages, 1)
-    kept = checkpoint_of(network, optimiser, averages, Progress(step=1))
+    kept = fitting.checkpoint_of(network, optimiser, averages, fitting.Progress(step=1))
     arrays = {name: array for name, array in kept.arrays.items() if name != lost}
     with pytest.raises(MalformedInput, match="does not fit this experiment's network"):
-        restore(Checkpoint(arrays, kept.state), *fresh())
+        fitting.restore(Checkpoint(arrays, kept.state), *fresh())
 
 
 def test_the_best_weights_are_kept_until_patience_ends() -> None:
     network, _, _ = fresh()
-    progress, settings = Progress(), Optimisation(max_steps=100, patience=2)
+    progress, settings = fitting.Progress(), Optimisation(max_steps=100, patience=2)
     assert progress.validated(0.5, network)
     best = progress.best
     assert not progress.validated(0.4, network)
@@ -114,19 +108,19 @@ def test_the_best_weights_are_kept_until_patience_ends() -> None:
 
 def test_a_rate_is_set_where_recorded_work_looks_for_it() -> None:
     network, optimiser, _ = fresh()
-    set_rate(optimiser, 0.3)
+    fitting.set_rate(optimiser, 0.3)
     assert optimiser.param_groups[0]["lr"] == 0.3
     place = torch.tensor(0.1)
     recorded = torch.optim.Adam(network.parameters(), place, capturable=False)
-    set_rate(recorded, 0.3)
+    fitting.set_rate(recorded, 0.3)
     assert recorded.param_groups[0]["lr"] is place
     assert float(place) == pytest.approx(0.3)
 
 
 def test_a_loss_that_is_no_number_is_said_at_once() -> None:
-    assert finite(0.5, 3) == 0.5
+    assert fitting.finite(0.5, 3) == 0.5
     with pytest.raises(InvalidSetting, match=r"The loss is nan after 3 steps\. Lower learning_rate"):
-        finite(math.nan, 3)
+        fitting.finite(math.nan, 3)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +128,6 @@ def test_a_loss_that_is_no_number_is_said_at_once() -> None:
     [("meta", "Networks run on cpu or cuda, not 'meta'"), ("gpu9", "No device is called 'gpu9'")],
 )
 def test_networks_run_on_what_is_here(name: str, said: str) -> None:
-    assert device_called("cpu").type == "cpu"
+    assert fitting.device_called("cpu").type == "cpu"
     with pytest.raises(InvalidSetting, match=said):
-        device_called(name)
+        fitting.device_called(name)

@@ -19,20 +19,8 @@ from torch import Tensor, nn
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.batch import Batch, Batches
 from apportion.errors import InvalidSetting, MalformedInput
+from apportion.model import fitting
 from apportion.model.base import Model, Optimisation, Report
-from apportion.model.fitting import (
-    REPORT_EVERY,
-    Averages,
-    Progress,
-    arrays_of,
-    checkpoint_of,
-    device_called,
-    finite,
-    learning_rate,
-    load_arrays,
-    restore,
-    set_rate,
-)
 from apportion.model.frames import FilledFrame, Frames
 from apportion.model.losses import loss_called
 from apportion.model.recording import Recorder
@@ -61,7 +49,7 @@ class NetworkModel(Model):
     ) -> None:
         self.task, self.vocabulary, self.optimisation = task, tuple(vocabulary), optimisation
         self.hyperparameters = dict(hyperparameters)
-        self.device = device_called(device)
+        self.device = fitting.device_called(device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.network_of(len(self.vocabulary) + 1, task.outputs, hyperparameters)
@@ -134,9 +122,9 @@ class NetworkModel(Model):
             self.network.parameters(), rate if on_gpu else settings.learning_rate,
             fused=on_gpu, capturable=on_gpu,
         )  # fmt: skip
-        progress, averages = Progress(), Averages(self.network, settings.averaging)
+        progress, averages = fitting.Progress(), fitting.Averages(self.network, settings.averaging)
         if (checkpoint := report.resumed()) is not None:
-            progress = restore(checkpoint, self.network, optimiser, averages, self._load)
+            progress = fitting.restore(checkpoint, self.network, optimiser, averages, self._load)
         loss_sum, nodes, steps = torch.zeros((), device=self.device), 0, 0
 
         def step(inputs: Any) -> None:
@@ -155,7 +143,7 @@ class NetworkModel(Model):
         for epoch, index, batch, arrays in self._stream(training, progress.epoch, progress.index):
             if progress.ended(settings):
                 break
-            set_rate(optimiser, learning_rate(settings, progress.step, progress.seconds))
+            fitting.set_rate(optimiser, fitting.learning_rate(settings, progress.step, progress.seconds))
             if framed is None:
                 step(self.inputs_of(batch, gradients=True))
             else:
@@ -164,8 +152,8 @@ class NetworkModel(Model):
             progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
             progress.seconds = spent + time.monotonic() - started
             last = settings.done(progress.step, progress.seconds) == 1.0
-            if progress.step % REPORT_EVERY == 0 or last:
-                mean = finite(float(loss_sum) / steps, progress.step)
+            if progress.step % fitting.REPORT_EVERY == 0 or last:
+                mean = fitting.finite(float(loss_sum) / steps, progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=mean, nodes=nodes, seconds=now - read)
                 loss_sum.zero_()
@@ -174,7 +162,7 @@ class NetworkModel(Model):
                 with averages.instead():
                     self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
-                report.reached(checkpoint_of(self.network, optimiser, averages, progress))
+                report.reached(fitting.checkpoint_of(self.network, optimiser, averages, progress))
                 read = time.monotonic()
         self._load(progress.best)
         if settled := self.settle(validation):
@@ -186,7 +174,7 @@ class NetworkModel(Model):
         del validation
         return {}
 
-    def _compare(self, settled: Mapping[str, float], progress: Progress) -> None:
+    def _compare(self, settled: Mapping[str, float], progress: fitting.Progress) -> None:
         """Refuse to end with less than what was kept: what is chosen at the end can only add to it.
 
         Weights that were kept elsewhere, before an interruption, may answer otherwise here.
@@ -200,7 +188,7 @@ class NetworkModel(Model):
                 file="checkpoint",
             )
 
-    def _validate(self, validation: Batches, progress: Progress, report: Report) -> None:
+    def _validate(self, validation: Batches, progress: fitting.Progress, report: Report) -> None:
         scores = self.score(validation)
         better = progress.validated(scores[self.task.best], self.network)
         report.validated(progress.step, scores, best=better)
@@ -238,13 +226,13 @@ class NetworkModel(Model):
                     yield first_at, first_place, *future.result()
 
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        load_arrays(self.network, arrays)
+        fitting.load_arrays(self.network, arrays)
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
             self.task.name, self.name, self.hyperparameters, self.vocabulary, dict(experiment or {})
         )
-        write_artifact(folder, artifact, arrays_of(self.network))
+        write_artifact(folder, artifact, fitting.arrays_of(self.network))
 
     def begin_from(self, folder: Path) -> None:
         artifact, weights = read_artifact(folder)

@@ -21,21 +21,9 @@ from torch import nn
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.configurations import StoredGraph
 from apportion.errors import InvalidSetting, MalformedInput
+from apportion.model import fitting
 from apportion.model.base import Optimisation, Report
 from apportion.model.configurations import configurable_of, logarithmic, select
-from apportion.model.fitting import (
-    REPORT_EVERY,
-    Averages,
-    Progress,
-    arrays_of,
-    checkpoint_of,
-    device_called,
-    finite,
-    learning_rate,
-    load_arrays,
-    restore,
-    set_rate,
-)
 from apportion.model.losses import loss_called
 from apportion.model.ranking import Graphs, Ranker, check_graphs, validation_scores
 from apportion.model.rankinginputs import GraphInputs, RankingSettings, inputs_of
@@ -93,7 +81,7 @@ class NetworkRanker(Ranker):
 
     def __init__(self, settings: LearnerSettings, optimisation: Optimisation, seed: int, device: str) -> None:
         self.settings, self.optimisation, self.seed = settings, optimisation, seed
-        self.device = device_called(device)
+        self.device = fitting.device_called(device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = RankingNetwork(settings.network)
@@ -137,16 +125,16 @@ class NetworkRanker(Ranker):
         settings, optimisation = self.settings, self.optimisation
         optimiser = self._optimiser()
         gradients = GraphGradients(self.network, loss_called(settings.loss), 1 / settings.graphs)
-        progress, averages = Progress(), Averages(self.network, settings.averaging)
+        progress, averages = fitting.Progress(), fitting.Averages(self.network, settings.averaging)
         if (checkpoint := report.resumed()) is not None:
-            progress = restore(checkpoint, self.network, optimiser, averages)
+            progress = fitting.restore(checkpoint, self.network, optimiser, averages)
         else:
             self._fit_scaling(training)
         prepared = _Kept(lambda number: self._inputs(training[number], None), gradients.forget)
         seen, steps, spent = 0, 0, progress.seconds
         started = read = time.monotonic()
         while not progress.ended(optimisation):
-            set_rate(optimiser, learning_rate(optimisation, progress.step, progress.seconds))
+            fitting.set_rate(optimiser, fitting.learning_rate(optimisation, progress.step, progress.seconds))
             random = np.random.default_rng([self.seed, progress.step])
             gradients.clear()
             for number in self._drawn(progress.step, len(training)):
@@ -165,8 +153,8 @@ class NetworkRanker(Ranker):
             steps, progress.step = steps + 1, progress.step + 1
             progress.seconds = spent + time.monotonic() - started
             last = optimisation.done(progress.step, progress.seconds) == 1.0
-            if progress.step % REPORT_EVERY == 0 or last:
-                total = finite(gradients.loss(), progress.step)
+            if progress.step % fitting.REPORT_EVERY == 0 or last:
+                total = fitting.finite(gradients.loss(), progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=total / steps, nodes=seen, seconds=now - read)
                 seen, steps, read = 0, 0, now
@@ -174,15 +162,15 @@ class NetworkRanker(Ranker):
                 with averages.instead():
                     self._validate(validation, progress, report)
                 progress.seconds = spent + time.monotonic() - started
-                report.reached(checkpoint_of(self.network, optimiser, averages, progress))
+                report.reached(fitting.checkpoint_of(self.network, optimiser, averages, progress))
                 read = time.monotonic()
-        load_arrays(self.network, progress.best)
+        fitting.load_arrays(self.network, progress.best)
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
             config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
         )
-        write_artifact(folder, artifact, arrays_of(self.network))
+        write_artifact(folder, artifact, fitting.arrays_of(self.network))
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:
@@ -190,7 +178,7 @@ class NetworkRanker(Ranker):
         settings = convert(LearnerSettings, artifact.hyperparameters, source=str(folder))
         ranker = cls(settings, Optimisation(), 0, device)
         try:
-            load_arrays(ranker.network, weights)
+            fitting.load_arrays(ranker.network, weights)
         except RuntimeError as error:
             raise MalformedInput(
                 f"holds another network than its description: {error}", file=str(folder)
@@ -241,7 +229,7 @@ class NetworkRanker(Ranker):
         ]
         return torch.optim.Adam(groups, self.optimisation.learning_rate)
 
-    def _validate(self, validation: Graphs, progress: Progress, report: Report) -> None:
+    def _validate(self, validation: Graphs, progress: fitting.Progress, report: Report) -> None:
         found = validation_scores(self, validation, most=self.settings.validated)
         better = progress.validated(found[self.settings.best], self.network)
         report.validated(progress.step, found, best=better)
