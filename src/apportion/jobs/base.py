@@ -66,7 +66,8 @@ class Runner(ABC):
         Args:
             function: a function at the top level of an importable module, or a `functools.partial` of one,
                 because it travels to other processes by name.
-            items: what to call it with; items and values travel too, so they must survive pickling.
+            items: what to call it with; they travel too, so they must survive pickling. Values come back as
+                `jobs.values` restores them: plain values, arrays, dataclasses, named tuples, enumerations.
 
         Raises:
             InvalidSetting: the function cannot travel.

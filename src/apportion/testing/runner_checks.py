@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from apportion.errors import InvalidSetting, ItemFailed, MalformedIR, WorkerCrashed
+from apportion.errors import InvalidSetting, ItemFailed, JobError, MalformedIR, WorkerCrashed
 from apportion.jobs.base import Outcome, Runner
 
 
@@ -92,6 +92,13 @@ class RunnerChecks:
         (outcome,) = self.runner().map(broken_value, [1])
         assert isinstance(outcome.error, ItemFailed)
         assert "cannot be restored" in str(outcome.error)
+
+    def test_a_value_that_would_be_made_by_a_call_is_an_error_and_nothing_is_called(self) -> None:
+        called.clear()
+        (outcome,) = self.runner().map(made_by_a_call, [1])
+        assert isinstance(outcome.error, JobError)
+        assert "called_here" in str(outcome.error)
+        assert called == []
 
     def test_a_function_that_cannot_travel_is_refused_at_once(self) -> None:
         error = raised(lambda: self.runner().map(lambda item: item, [1]))
@@ -186,6 +193,26 @@ def lock_at_one(item: int) -> object:
 
 def broken_value(item: int) -> object:
     return _Unrestorable(item)
+
+
+def made_by_a_call(item: int) -> object:
+    return _MadeByACall(item)
+
+
+called: list[int] = []
+
+
+def called_here(item: int) -> int:
+    called.append(item)
+    return item
+
+
+class _MadeByACall:
+    def __init__(self, item: int) -> None:
+        self.item = item
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return called_here, (self.item,)
 
 
 @dataclass
