@@ -77,12 +77,7 @@ def table(path: Path) -> str:
 def main() -> None:
     parser = parser_of(__doc__, 14)
     asked = parser.parse_args()
-    if asked.table:
-        print(table(asked.table))
-        return
-    if len(asked.devices) != 2:
-        parser.error("name two devices")
-    for said, bound in bound_kernels(asked):
+    for said, bound in bound_kernels(parser, asked, table):
         bound.binding.remember()
         print(json.dumps(said | after(Bench(bound), asked.repeats)), flush=True)
         print(f"{said['kernel']}, {said['size']}", file=sys.stderr)

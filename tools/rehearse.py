@@ -11,18 +11,15 @@ did badly on the machine, too.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-from replay import MODEL, SIZES, fitted, forecasts, milliseconds, rows_of
+from replay import MODEL, SIZES, devices_of, fitted, forecasts, milliseconds, parser_of, rows_of
 from scipy.optimize import minimize
 
-from apportion.device.base import DeviceInfo, info_from
+from apportion.device.base import DeviceInfo
 from apportion.device.feedback import Observations, Seen, choose
 from apportion.device.forecast import Forecast
 from apportion.device.platforms import DriverOptions
@@ -142,14 +139,11 @@ def rehearsed(rows: list[Row], said: list[Forecast], devices: list[DeviceInfo], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--trials", type=int, default=20)
     asked = parser.parse_args()
     fitted()
-    devices = [info_from(said) for said in json.loads((asked.folder / "devices.json").read_text())]
+    devices = devices_of(asked.folder)
     print("| instances | kernels | second launch | third | from the third on | over the best device alone |")
     print("|---|---:|---:|---:|---:|---|")
     with Worker(DriverOptions(pocl_instances=2, threads=1, vendors=False)) as worker:

@@ -11,8 +11,8 @@ choosing takes is not in it, nor what happens after the first launch.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,27 @@ def fitted() -> None:
     others = table.part(np.array(table.suites) != SUITE)
     model = fit_timing(others, PREFERRED, speeds=tuple(about["speeds"]))
     timing.timing_model = lambda name=None: model  # type: ignore[assignment]
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """What tools that look at a folder of runs are asked."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=_folder, help="with devices.json, large/ and usual/")
+    return parser
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not (path / "devices.json").is_file():
+        raise argparse.ArgumentTypeError(f"there is no devices.json in {text}")
+    return path
+
+
+def devices_of(folder: Path) -> list[DeviceInfo]:
+    """The devices that a folder of runs is about."""
+    return [info_from(said) for said in json.loads((folder / "devices.json").read_text())]
 
 
 def rows_of(folder: Path, size: str) -> list[Row]:
@@ -198,9 +219,9 @@ def _unseen(measured: dict[str, list[Row]]) -> list[str]:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder = parser_of(__doc__).parse_args().folder
     fitted()
-    infos = [info_from(said) for said in json.loads((folder / "devices.json").read_text())]
+    infos = devices_of(folder)
     measured, parts = {}, {}
     with Worker(DriverOptions(pocl_instances=2, threads=1, vendors=False)) as worker:
         for size in SIZES:

@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def table(path: Path) -> str:
 
 
 def parser_of(description: str | None, repeats: int) -> argparse.ArgumentParser:
-    """What tools that launch kernels of the suite on two devices are asked."""
+    """What tools that launch kernels of the suite on two devices are asked, for `bound_kernels`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -82,8 +82,16 @@ def parser_of(description: str | None, repeats: int) -> argparse.ArgumentParser:
     return parser
 
 
-def bound_kernels(asked: argparse.Namespace) -> Iterator[tuple[dict[str, str], BoundKernel]]:
-    """The first kernel of each problem at each size, and what it is called in a line of JSON."""
+def bound_kernels(
+    parser: argparse.ArgumentParser, asked: argparse.Namespace, table: Callable[[Path], str]
+) -> Iterator[tuple[dict[str, str], BoundKernel]]:
+    """The first kernel of each problem at each size, and what it is called in a line of JSON; none where an
+    earlier run's table is wanted, which is printed."""
+    if asked.table:
+        print(table(asked.table))
+        return
+    if len(asked.devices) != 2:
+        parser.error("name two devices")
     with Worker() as worker:
         for size, name in product(asked.size, asked.problems):
             problem = problem_of(name)
@@ -98,12 +106,7 @@ def main() -> None:
     parser = parser_of(__doc__, 5)
     parser.add_argument("--cuts", nargs="+", type=float, default=[0.2, 0.5, 0.8])
     asked = parser.parse_args()
-    if asked.table:
-        print(table(asked.table))
-        return
-    if len(asked.devices) != 2:
-        parser.error("two devices share a launch; name them")
-    for said, bound in bound_kernels(asked):
+    for said, bound in bound_kernels(parser, asked, table):
         for device in asked.devices:
             bound.run(device)
         for share in asked.cuts:

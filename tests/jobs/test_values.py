@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,10 +131,21 @@ def test_a_module_that_nobody_asked_for_is_not_imported() -> None:
         restored(b"cantigravity\ngeohash\n.")
 
 
-def test_only_classes_that_are_allowed_are_restored() -> None:
-    assert restored(packed(_Point(1.0)), lambda kind: kind is _Point) == _Point(1.0)
-    with pytest.raises(JobError, match="_Pair"):
-        restored(packed(_Pair(1, "x")), lambda kind: kind is _Point)
+def test_only_dataclasses_of_some_modules_are_restored_where_that_is_asked_for() -> None:
+    ours = (__name__,)
+    assert restored(packed({"a": [_Point(1.0), 2]}), only=ours) == {"a": [_Point(1.0), 2]}
+    for value in (_Pair(1, "x"), _Kind.CPU, np.zeros(2), Path("a"), InvalidSetting("x"), Outcome(0)):
+        with pytest.raises(JobError, match=r"A worker sent a "):
+            restored(packed(value), only=ours)
+
+
+def test_a_module_is_not_imported_to_find_out_that_it_is_not_wanted() -> None:
+    name = "json.tool"
+    assert "json" in sys.modules
+    sys.modules.pop(name, None)
+    with pytest.raises(JobError, match=name):
+        restored(b"cjson.tool\nmain\n.", only=(__name__,))
+    assert name not in sys.modules
 
 
 def _answers_with_a_call(mark: str) -> object:

@@ -216,10 +216,10 @@ def choose(seen: Observations, devices: Sequence[DeviceInfo], forecast: Forecast
     sharing = _median(beyond) if beyond else forecast.sharing_seconds
     shared = best_shared(models, sharing, groups) or (_everything(single, names), alone[single])
     if not beyond:
-        if (rival := _promising(seen, models, forecast, shared[1])) is not None:
+        if (rival := _promising(seen, known, models, forecast, shared[1])) is not None:
             reason = f"{rival} may do as well as {' and '.join(known)}: it is tried once"
             return Choice(_everything(rival, names), None, reason)
-        if (tried := _tried(seen, models, forecast, alone[single], sharing, groups)) is not None:
+        if (tried := _tried(seen, known, models, forecast, alone[single], sharing, groups)) is not None:
             return tried
     best = seen.best_seen()
     enough = _UNSEEN if single in known and not _launched(shared[0], seen) else _WORTH
@@ -273,6 +273,7 @@ def _dares(seen: Observations, forecast: Forecast) -> bool:
 
 def _tried(
     seen: Observations,
+    known: Mapping[str, float],
     models: Mapping[str, CostModel],
     forecast: Forecast,
     seconds: float,
@@ -282,9 +283,10 @@ def _tried(
     """What is launched to see what it takes, as long as nothing was shared; None where nothing is.
 
     Args:
+        known: `seen.alone()`.
         seconds: what the best device alone takes, as far as is known.
     """
-    known, names = seen.alone(), list(models)
+    names = list(models)
     dares = _dares(seen, forecast)
     said = " and ".join(known)
     hoped = best_shared(_hopeful(models, known, forecast.spread if dares else 1.0), sharing, groups)
@@ -307,16 +309,20 @@ def _tried(
 
 
 def _promising(
-    seen: Observations, models: Mapping[str, CostModel], forecast: Forecast, shared: float
+    seen: Observations,
+    known: Mapping[str, float],
+    models: Mapping[str, CostModel],
+    forecast: Forecast,
+    shared: float,
 ) -> str | None:
     """The device to try after a first launch by another one: it is expected to take not much longer than that
     and than sharing, or the first took far longer than foretold, and what was said of the others may hold all
     the same.
 
     Args:
+        known: `seen.alone()`.
         shared: seconds that sharing is expected to take.
     """
-    known = seen.alone()
     if len(known) != 1 or len(seen.launches) != 1:
         return None
     ((single, seconds),) = known.items()

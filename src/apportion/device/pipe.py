@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from dataclasses import is_dataclass
 from typing import Any
 
 from apportion.errors import JobError, WorkerCrashed
@@ -36,13 +35,9 @@ def receive(connection: socket.socket) -> Any:
     if body is None:
         return None
     try:
-        return restored(body, _is_an_answer)
+        return restored(body, only=("apportion.device.", "apportion.program."))
     except JobError as error:
         raise WorkerCrashed(f"The worker sent what is no answer. {error}") from None
-
-
-def _is_an_answer(kind: type) -> bool:
-    return is_dataclass(kind) and kind.__module__.startswith(("apportion.device.", "apportion.program."))
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable
 from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
@@ -48,16 +47,17 @@ def packed(value: object) -> bytes:
     return buffer.getvalue()
 
 
-def restored(data: bytes, allowed: Callable[[type], bool] | None = None) -> Any:
+def restored(data: bytes, only: tuple[str, ...] = ()) -> Any:
     """A value that another process packed.
 
     Args:
-        allowed: which classes that hold values may be among it; all when not given.
+        only: beginnings of modules whose dataclasses are all that may be in it besides numbers, text and what
+            holds those; when not given, everything that is a value.
 
     Raises:
         JobError: it is no value, or one of a class that does more than hold values.
     """
-    return _Values(data, allowed or (lambda _: True)).load()
+    return _Values(data, only).load()
 
 
 def holds_values(kind: object) -> bool:
@@ -78,19 +78,22 @@ class _Pickler(pickle.Pickler):
 
 
 class _Values(pickle.Unpickler):
-    def __init__(self, data: bytes, allowed: Callable[[type], bool]) -> None:
+    def __init__(self, data: bytes, only: tuple[str, ...]) -> None:
         super().__init__(io.BytesIO(data))
-        self._allowed = allowed
+        self._only = only
 
     def find_class(self, module: str, name: str) -> Any:
-        if name in _PLAIN.get(_MOVED.get(module, module), ()):
+        # Modules are judged by name: looking for something in one that nobody here has asked for imports it.
+        if self._only:
+            if module.startswith(self._only) and is_dataclass(found := super().find_class(module, name)):
+                return found
+        elif name in _PLAIN.get(_MOVED.get(module, module), ()):
             return super().find_class(module, name)
-        if (module, name) == (__name__, _same_error.__name__):
+        elif (module, name) == (__name__, _same_error.__name__):
             return _same_error
-        # A module of a package that nobody here has asked for is not imported because a worker says so.
-        if module.partition(".")[0] in sys.modules:
+        elif module.partition(".")[0] in sys.modules:
             found = super().find_class(module, name)
-            if holds_values(found) and self._allowed(found):
+            if holds_values(found):
                 return found
         raise JobError(
             f"A worker sent a {module}.{name}. What comes back from one are plain values, arrays, "

@@ -368,7 +368,7 @@ def _rounds(
 
 def _told(launch: Execution, first: str) -> list[float]:
     """What `Row.tries` says of a launch."""
-    devices = [time.seconds for time in launch.outcome.devices if time.groups]
+    devices = [each.seconds for each in launch.outcome.devices if each.groups]
     numbers = [launch.split.get(first, 0.0), *(1e3 * each for each in (launch.wall_seconds, *devices))]
     return [round(number, 4) for number in numbers]
 
