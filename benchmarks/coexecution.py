@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from apportion.device.base import DeviceInfo
-from apportion.device.memory import data_of, guarded
-from apportion.device.platforms import DriverOptions, worker_environment
-from apportion.device.split import Split
-from apportion.device.together import Together
+from apportion.coexecution.sharing import Together
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.memory import data_of, guarded
+from apportion.runtime.opencl.platforms import DriverOptions, worker_environment
+from apportion.runtime.split import Split
 
 SOURCE = """
 kernel void turns(global const float *x, global float *y, int n) {

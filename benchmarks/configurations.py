@@ -31,8 +31,8 @@ from apportion.data.configurations import ConfigurationStore, describe, graph_pa
 from apportion.data.packing import pack
 from apportion.data.published.tpugraphs import files
 from apportion.data.tensors import write_tensors
-from apportion.model.base import Optimisation
-from apportion.train.rankingkept import Silence
+from apportion.learn.model import Optimisation
+from reproduction.ranking.kept import Silence
 
 GIB = 1 << 30
 SAMPLE = 64
@@ -174,7 +174,9 @@ def write_packed(out: Path, *, graphs: int, nodes: int, configurations: int, con
 
 def _train(store: Path, steps: int = 30) -> None:
     """Train in this process, every graph in turn, and say how long a step and how much memory it took."""
-    from apportion.model.rankinglearner import NetworkRanker  # torch, whose memory packing does without
+    from apportion.learn.ranking.ranking_learner import (
+        NetworkRanker,  # torch, whose memory packing does without
+    )
 
     graphs = list(ConfigurationStore.open(store).graphs())
     steps = max(steps, len(graphs) + 10)  # each graph once, then some again

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import apportion
-from apportion.counters.collect import chosen, probe, source_of, this_system
-from apportion.counters.command import Command, execute
-from apportion.data.counters import TABLE_I
+from apportion.data.counter_table import TABLE_I
 from apportion.errors import ApportionError, DeadlineExceeded
+from apportion.measure.counters.collect import chosen, probe, source_of, this_system
+from apportion.measure.counters.command import Command, execute
 
 LIGHT = ("proc", "software", "tracepoints", "trace")
 SLOW = ("qemu", "step-sampled", "callgrind")

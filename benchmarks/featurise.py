@@ -9,7 +9,7 @@ import time
 from itertools import count
 
 from apportion.program import wire
-from apportion.program.hlo import graph_of_hlo
+from apportion.program.hlo.module import graph_of_hlo
 
 TARGET = 100_000
 SIZES = (100, 12_064, 43_615)

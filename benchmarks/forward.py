@@ -36,10 +36,8 @@ from torch.nn import functional as F
 from torch_geometric.nn import MessagePassing
 
 from apportion.data.batch import Batch, Batches, Examples, Graph, pack
-from apportion.model.base import Optimisation
-from apportion.model.frames import Frames
-from apportion.model.layers import GatedMessages, operations_for
-from apportion.model.programl import (
+from apportion.learn import tasks
+from apportion.learn.dataflow.programl import (
     NodeInputs,
     NodeNetwork,
     Programl,
@@ -48,9 +46,11 @@ from apportion.model.programl import (
     node_arrays,
     node_inputs,
 )
-from apportion.model.propagation import TorchOperations
-from apportion.model.recording import Recorder
-from apportion.task import tasks
+from apportion.learn.model import Optimisation
+from apportion.learn.nn.cuda_buffers import Frames
+from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.layers import GatedMessages, operations_for
+from apportion.learn.nn.propagation import TorchOperations
 from apportion.testing.model_checks import Silence
 
 TOLERANCE = 1e-5

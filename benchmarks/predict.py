@@ -37,10 +37,10 @@ from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import read
 from apportion.data.records import Example
 from apportion.errors import ApportionError, MissingPackage
-from apportion.model import engines
-from apportion.model.kernelmodel import Answers, KernelModel, Numbers
-from apportion.program.features import features_of, in_order, inputs_of, vector_of
+from apportion.learn import engines
+from apportion.learn.shares.kernel_model import Answers, KernelModel, Numbers
 from apportion.program.graph import Flow, ProgramGraph
+from apportion.program.kernel.features import features_of, in_order, inputs_of, vector_of
 from apportion.program.llvm import graph_of_ir
 from apportion.program.source import Source
 
@@ -142,7 +142,7 @@ def _as_installed(folder: str) -> dict[str, str]:
 _LOADED = """
 import sys
 from apportion.advise.predictor import CONFIDENCE, model_of
-from apportion.model import engines
+from apportion.learn import engines
 engines.load(sys.argv[1])(model_of("cgo17-nvidia"), CONFIDENCE)
 print("torch" in sys.modules)
 """

@@ -28,10 +28,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from apportion.data.configurations import StoredGraph
-from apportion.model.losses import list_mle
-from apportion.model.rankinginputs import GraphInputs, RankingSettings, inputs_of, whole_graph
-from apportion.model.rankingnetwork import SLOPE, RankingNetwork
-from apportion.model.recording import Recorder
+from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.losses import list_mle
+from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of, whole_graph
+from apportion.learn.ranking.ranking_network import SLOPE, RankingNetwork
 
 SHAPES = {
     "small": ((600, 20, 16),),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from apportion.program import graph_of
-from apportion.program.draw import html
+from apportion.program.drawing.draw import html
 from apportion.program.exchange import load_npz, save_npz
 from apportion.program.graph import Flow, NodeType
 from apportion.program.source import Source

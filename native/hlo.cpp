@@ -1,4 +1,4 @@
-// The features, edges and segments of a serialized HloModuleProto, as program/hlo.py describes them.
+// The features, edges and segments of a serialized HloModuleProto, as program/hlo/module.py describes them.
 // A message is walked where it lies; nothing is copied but the numbers of one instruction at a time.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

@@ -1,4 +1,4 @@
-// What an instrumented OpenCL kernel does, counted while it runs: see counters/instrument.py for its calls.
+// What an instrumented OpenCL kernel does, counted while it runs: see measure/counters/instrument.py for its calls.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from apportion.data.counters import AIWC, CounterTable, Row, System
+from apportion.data.counter_table import AIWC, CounterTable, Row, System
+from apportion.data.dataflow import LabelSettings, build
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
 
 # No deadline: a busy machine is no bug. In CI the examples are always the same: a failure is the change's.
 settings.register_profile("here", deadline=None)
@@ -76,3 +80,57 @@ def timed_runs() -> CounterTable:
                         rows.append(Row(*identity, system, repeat, "seconds", noisy, "clock", "exact"))
     systems = [System(name, name[-3:]) for name in ("slow-cpu", "quick-cpu", "old-gpu", "new-gpu")]
     return CounterTable.of(rows, systems)
+
+
+@pytest.fixture(scope="session")
+def worker() -> Iterator[Worker]:
+    """A worker with three independent PoCL devices, the third of which copies arrays as a discrete device does."""
+    pytest.importorskip("pyopencl")
+    options = DriverOptions(pocl_instances=3, threads=1, vendors=False, copying=("cpu3",))
+    with Worker(options, Limits(seconds=20)) as started:
+        yield started
+
+
+EXPERIMENT = """
+task = "reachability"
+data = "{data}"
+device = "cpu"
+node_budget = 400
+
+[hyperparameters]
+width = 6
+steps = 3
+
+[optimisation]
+learning_rate = 1e-2
+max_steps = 30
+validate_every = 10
+"""
+
+
+def program(number: int) -> str:
+    """A function with some additions, a branch and two returns."""
+    additions = [f"  %v{i + 1} = add i32 %v{i}, {number + i}" for i in range(3 + number)]
+    return "\n".join([
+        f"define i32 @f{number}(i32 %v0) {{", *additions, f"  %c = icmp eq i32 %v{number}, 0",
+        "  br i1 %c, label %x, label %y", "x:", "  ret i32 %v0", "y:", f"  ret i32 %v{1 + number}", "}", "",
+    ])  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def dataflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store of fifteen programs."""
+    folder = tmp_path_factory.mktemp("store")
+    programs = folder / "programs"
+    programs.mkdir()
+    for number in range(15):
+        (programs / f"program{number}.ll").write_text(program(number))
+    return build([programs], folder / "built", LabelSettings()).folder
+
+
+@pytest.fixture
+def experiment_file(dataflow_store: Path, tmp_path: Path) -> Path:
+    """A TOML file."""
+    path = tmp_path / "small.toml"
+    path.write_text(EXPERIMENT.format(data=dataflow_store))
+    return path

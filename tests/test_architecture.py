@@ -147,22 +147,32 @@ def test_every_public_name_can_be_had(name):
     assert getattr(apportion, name) is not None
 
 
-def test_torch_lives_in_model_and_behind_one_converter():
-    allowed = {SOURCE / "program" / "exchange.py"}
-    # Triton's kernels take torch's tensors: whoever measures them has to make some.
-    allowed |= {SOURCE / "collect" / "timing.py", *(SOURCE / "collect").glob("triton*.py")}
+def test_torch_is_for_learning_and_for_those_who_measure_it():
+    allowed = {SOURCE / "program" / "exchange.py", SOURCE / "measure" / "clocks.py"}
     found = (
         (path, line)
         for path in MODULES
-        if path not in allowed and SOURCE / "model" not in path.parents
+        if path not in allowed and SOURCE / "learn" not in path.parents
         for line, module in imports_of(path)
         if module.split(".")[0] in ("torch", "torch_geometric", "torchvision")
     )
     assert places(found) == []
 
 
+def test_the_product_does_not_know_its_reproductions():
+    found = (
+        (path, line)
+        for path in MODULES
+        for line, module in imports_of(path)
+        if module.split(".")[0] in ("reproduction", "benchmarks", "tests")
+    )
+    assert places(found) == []
+
+
 def test_pickle_goes_between_processes_and_never_into_files():
-    between_processes = {SOURCE / name for name in ("jobs/values.py", "jobs/local.py", "device/pipe.py")}
+    between_processes = {
+        SOURCE / name for name in ("jobs/values.py", "jobs/local.py", "runtime/opencl/pipe.py")
+    }
     found = (
         (path, line)
         for path in MODULES
@@ -176,7 +186,10 @@ def test_pickle_goes_between_processes_and_never_into_files():
         assert not re.search(r"pickle\.(load|dump)\(|\bopen\(", path.read_text()), path
     # Only a worker restores whatever it is sent: its function and items, by the process that started it.
     parent = (SOURCE / "jobs/local.py").read_text().partition("def _work(")[0]
-    for text in (parent, *((SOURCE / name).read_text() for name in ("jobs/values.py", "device/pipe.py"))):
+    for text in (
+        parent,
+        *((SOURCE / name).read_text() for name in ("jobs/values.py", "runtime/opencl/pipe.py")),
+    ):
         assert "pickle.loads" not in text
 
 

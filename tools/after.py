@@ -17,8 +17,8 @@ from typing import Any
 
 from stages import bound_kernels, parser_of
 
-from apportion.device.bound import Execution
-from apportion.suite.efficiency import Bench
+from apportion.coexecution.bound import Execution
+from reproduction.efficiency.rounds import Bench
 
 STAGES = ("upload", "kernel", "busy", "download")
 _CUT = 0.1

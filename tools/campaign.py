@@ -8,7 +8,7 @@
     python tools/campaign.py systems KERNELS RESULTS --seconds 40
     python tools/campaign.py fit KERNELS RESULTS            # a model that never saw the suite
     python tools/campaign.py suite KERNELS RESULTS efficiency --large  # `apportion suite` without a compiler
-    apportion reproduce campaign --results RESULTS --kernels KERNELS --ship
+    python -m reproduction campaign --results RESULTS --kernels KERNELS --ship
 
 `tools/campaign.sh` puts the steps together for a machine that is lent.
 Kernels are the generator's, those of CGO17 that compile, and the suite's. They are measured in a random order
@@ -38,22 +38,22 @@ import polars as pl
 
 from apportion.cli import main as apportion
 from apportion.data.published import cgo17
-from apportion.device.base import Limits, info_from
-from apportion.device.campaign import Campaign, read_journal, run_campaign, write_table
-from apportion.device.deducing import cases_of
-from apportion.device.measure import Repeats
-from apportion.device.opencl import calibrated
-from apportion.device.platforms import DriverOptions
-from apportion.device.preparing import Prepared, prepare
-from apportion.device.visit import VisitingWorker
-from apportion.device.workload import Case, Workload, from_json
 from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
+from apportion.measure.campaign import Campaign, read_journal, run_campaign, write_table
+from apportion.measure.preparing import Prepared, prepare
 from apportion.program import frontends
-from apportion.program.access import accesses_of
 from apportion.program.compile import ir_of
-from apportion.program.signature import signatures_of
+from apportion.program.kernel.access import accesses_of
+from apportion.program.kernel.signature import signatures_of
 from apportion.program.source import Source
+from apportion.runtime.base import Limits, info_from
+from apportion.runtime.default_arguments import cases_of
+from apportion.runtime.opencl.devices import calibrated
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.sampling import Repeats
+from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.workload import Case, Workload, from_json
 from apportion.settings import cache_folder
 from apportion.suite import PROBLEMS
 from apportion.suite.generator import Rejected, generate
@@ -148,7 +148,7 @@ def _ir(workload: Workload) -> str:
 
 def features(out: Path, processes: int) -> None:
     """Write the features of every case, so that a model can be fitted at once where times are measured."""
-    from apportion.train.campaign import described_of
+    from apportion.learn.times.campaign_table import described_of
 
     ir = _carried(out)
     work = [*_packed(out), *_suite()]
@@ -301,7 +301,7 @@ def _again(workloads: Iterable[Workload], results: Path, sample: int) -> list[Wo
     """A sample of what was measured before, the same on every machine, and all of the suite's.
 
     What there is of a kernel comes at once, since loading it takes longer than a launch."""
-    from apportion.train.campaign import key_of, key_of_point
+    from apportion.learn.times.campaign_table import key_of, key_of_point
 
     known = {key_of_point(point): point["suite"] for point in read_journal(results) if not point["failure"]}
     others = [case for case, suite in known.items() if suite != SUITE]
@@ -388,10 +388,10 @@ def fit(folder: Path, results: Path) -> None:
     """Fit the timing model to what was measured of other kernels than the suite's, here or, where nothing
     was, in the shipped campaign, and put it where predictions find it."""
 
-    from apportion.advise.timing import PREFERRED, WEIGHTS
-    from apportion.cli.reproducecampaign import shipped
-    from apportion.train.campaign import from_described, read_table
-    from apportion.train.timing import fit_timing
+    from apportion.advise.launch_times import PREFERRED, WEIGHTS
+    from apportion.learn.times.campaign_table import from_described, read_table
+    from apportion.learn.times.fitting_times import fit_timing
+    from reproduction.campaign.run import shipped
 
     began = time.monotonic()
     if (results / "devices.json").exists():

@@ -42,6 +42,6 @@ if ! compgen -G "$OUT/campaign/_native*.so" > /dev/null; then
     mkdir -p "$OUT/campaign" && cp "$WORK"/build/_native*.so "$OUT/campaign"
 fi
 
-[ -e "$OUT/kernels.npz" ] || .venv/bin/apportion reproduce ablation --data "$CGO17" --pack-to "$OUT/kernels.npz"
+[ -e "$OUT/kernels.npz" ] || .venv/bin/python -m reproduction ablation --data "$CGO17" --pack-to "$OUT/kernels.npz"
 [ -e "$OUT/campaign/kernels.parquet" ] || .venv/bin/python tools/campaign.py pack "$OUT/campaign" --cgo17 "$CGO17"
 du -sh "$OUT"

@@ -8,7 +8,7 @@
 # carry/ must have what tools/carry.sh puts there. `train` ends by itself within SECONDS (480 for all of
 # experiments/reproduce-dataflow.toml), whatever is finished by then; FORWARD of them (default 50, 0 for none) are for
 # benchmarks/forward.py at the end. RESULTS/runs.tar.gz has the finished runs, unfinished.tar.gz the others with their
-# checkpoints, both made anew every 15 s. Unpacked as runs/dataflow they are what `apportion reproduce dataflow` reads.
+# checkpoints, both made anew every 15 s. Unpacked as runs/dataflow they are what `python -m reproduction dataflow` reads.
 # carry/dataflow/runs.tar.gz, where it is, has runs of an earlier time that others go on from. JOBS run at once; ONLY names
 # experiments.
 set -u

@@ -38,7 +38,7 @@ ablation() { # several processes share the GPU through NVIDIA's daemon
         "Mean Pooling + MLP" "Mean Pooling + GCN")
     local until=$(($(date +%s) + BUDGET - 125)) # A unit takes a minute or two: none is begun that would not be finished.
     run() {
-        apportion reproduce ablation --packed carry/kernels.npz --device cuda --out "$RESULT" "$@"
+        python -m reproduction ablation --packed carry/kernels.npz --device cuda --out "$RESULT" "$@"
     }
     run --only time # before the GPU is shared
     run --jobs 5 --only train --folds thesis source --seconds $((until - $(date +%s))) --rows "${published[@]}"
@@ -51,7 +51,7 @@ tests() { # those that are skipped where there is no GPU
         tests/model/test_layers.py tests/model/test_rankingstep.py tests/advise/test_tuning_triton.py
 }
 gemm() { # none is begun that would not be finished: a graph takes half a minute
-    apportion rank collect xla-gemm --out "$RESULT/xla-gemm" --configurations 110 --seconds 4 --measure-only \
+    python -m reproduction collect measure xla-gemm --out "$RESULT/xla-gemm" --configurations 110 --seconds 4 --measure-only \
         --measure-seconds $((BUDGET > 45 ? BUDGET - 40 : 1))
 }
 steps() { python3 -m benchmarks.ranking --device cuda --seconds 0.15 --out "$RESULT/ranking.json"; }

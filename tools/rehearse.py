@@ -19,12 +19,12 @@ import numpy as np
 from replay import MODEL, SIZES, devices_of, fitted, forecasts, milliseconds, parser_of, rows_of
 from scipy.optimize import minimize
 
-from apportion.device.base import DeviceInfo
-from apportion.device.feedback import Observations, Seen, choose
-from apportion.device.forecast import Forecast
-from apportion.device.platforms import DriverOptions
-from apportion.device.worker import Worker
-from apportion.suite.efficiency import IN_A_ROW, SETTLED, Row
+from apportion.coexecution.feedback import Observations, Seen, choose
+from apportion.coexecution.forecast import Forecast
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
+from reproduction.efficiency.rounds import IN_A_ROW, SETTLED, Row
 
 AFTER_SHARED, AFTER_ANOTHER = 1.07, 1.15
 _NOISE = 0.05

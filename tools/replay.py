@@ -2,8 +2,9 @@
 
     python tools/replay.py docs/results/co-execution > docs/results/co-execution.md
 
-The folder holds `devices.json` (of `tools/campaign.py measure`) and folders of `apportion suite efficiency`,
-each for one size of the suite's instances. Forecasts are made here for the devices there, from calibrated
+The folder holds `devices.json` (of `tools/campaign.py measure`) and folders of
+`python -m reproduction efficiency`, each
+for one size of the suite's instances. Forecasts are made here for the devices there, from calibrated
 speeds alone and from a timing model of the shipped campaign that never saw the suite; the time of a cut is
 read from the curve that was measured there. Nothing is launched. That is no measurement of the policy: what
 choosing takes is not in it, nor what happens after the first launch.
@@ -18,22 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from apportion.advise import timing
-from apportion.advise.timing import PREFERRED
-from apportion.cli.reproducecampaign import shipped
-from apportion.device import feedback
-from apportion.device.base import DeviceInfo, info_from
-from apportion.device.feedback import foretold
-from apportion.device.forecast import SHARING_COSTS, Forecast, from_speeds
-from apportion.device.launching import Launcher
-from apportion.device.platforms import DriverOptions
-from apportion.device.together import Together
-from apportion.device.worker import Worker
+from apportion.advise import launch_times as timing
+from apportion.advise.launch_times import PREFERRED
+from apportion.coexecution import feedback
+from apportion.coexecution.feedback import foretold
+from apportion.coexecution.forecast import SHARING_COSTS, Forecast, from_speeds
+from apportion.coexecution.launching import Launcher
+from apportion.coexecution.sharing import Together
+from apportion.learn.times.fitting_times import fit_timing
+from apportion.runtime.base import DeviceInfo, info_from
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
 from apportion.suite import PROBLEMS
-from apportion.suite.efficiency import Row, row_from
-from apportion.suite.efficiencypage import first_launches, mean_with_interval, with_interval
 from apportion.suite.workloads import SUITE
-from apportion.train.timing import fit_timing
+from reproduction.campaign.run import shipped
+from reproduction.efficiency.page import first_launches, mean_with_interval, with_interval
+from reproduction.efficiency.rounds import Row, row_from
 
 SPEEDS, MODEL = "calibrated speeds", "timing model that never saw the suite"
 Replay = list[tuple[Row, float, float]]

@@ -18,13 +18,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from apportion.device.bound import BoundKernel
-from apportion.device.plan import Outcome
-from apportion.device.split import Split
-from apportion.device.together import Together
-from apportion.device.worker import Worker
+from apportion.coexecution.bound import BoundKernel
+from apportion.coexecution.sharing import Together
+from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.plan import Outcome
+from apportion.runtime.split import Split
 from apportion.suite import problem_of
-from apportion.suite.efficiency import bound_stage
+from reproduction.efficiency.rounds import bound_stage
 
 STAGES = ("began", "upload", "kernel", "busy", "download", "seconds")
 

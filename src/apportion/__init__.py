@@ -16,10 +16,10 @@ _PUBLIC = {
     "Source": "apportion.program.source:Source",
     "graph_of": "apportion.program:graph_of",
     "predict": "apportion.advise.predictor:predict",
-    "together": "apportion.advise.policy:together",
+    "together": "apportion.advise.learned_policy:together",
     "tune": "apportion.advise.tuning:tune",
     "Tunable": "apportion.advise.tuning:Tunable",
-    "LocalMemory": "apportion.device.base:LocalMemory",
+    "LocalMemory": "apportion.runtime.base:LocalMemory",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 (the names are the keys of a dict of strings)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from apportion.advise.calibrate import fitted
-from apportion.advise.timing import Correction, correction_of, keep_correction
-from apportion.device.base import DeviceInfo
+from apportion.advise.launch_times import Correction, correction_of, keep_correction
 from apportion.errors import InvalidSetting
-from apportion.model.timing import Times
+from apportion.learn.times.timing_model import Times
+from apportion.runtime.base import DeviceInfo
 
 DEVICE = DeviceInfo("cpu", "A Processor", "cpu", "v", "p", "1.0", "1", 4, 1, 1, 1)
 

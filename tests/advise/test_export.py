@@ -12,7 +12,7 @@ from apportion.advise.describe import describe
 from apportion.advise.export import export_onnx
 from apportion.advise.predictor import Task, predict
 from apportion.errors import UnknownName
-from apportion.program.features import inputs_of
+from apportion.program.kernel.features import inputs_of
 from apportion.program.source import Source
 
 pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")

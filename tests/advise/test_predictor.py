@@ -16,7 +16,7 @@ from apportion.advise.predictor import WEIGHTS, Prediction, Task, model_of, pair
 from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
 from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program.features import FEATURES, INPUTS, inputs_of
+from apportion.program.kernel.features import FEATURES, INPUTS, inputs_of
 from apportion.program.source import Source
 
 KERNEL = """

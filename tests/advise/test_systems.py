@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from apportion.advise.relative import shipped
+from apportion.advise.relative_answers import shipped
 from apportion.advise.systems import (
     KnownSystem,
     Sample,
@@ -18,7 +18,7 @@ from apportion.advise.systems import (
     read_samples,
     remove,
 )
-from apportion.data.counters import AIWC, CounterTable, Row
+from apportion.data.counter_table import AIWC, CounterTable, Row
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import apportion
 from apportion.cli import main
-from apportion.collect.space import Space
 from apportion.errors import InvalidSetting
+from apportion.measure.space import Space
 
 SPACE = {"tile": (4, 8, 16, 32, 64), "unroll": (1, 2, 4)}
 SOURCE = """

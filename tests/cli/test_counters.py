@@ -8,7 +8,7 @@ import platform
 import pytest
 
 from apportion.cli import main
-from apportion.data.counters import CounterTable
+from apportion.data.counter_table import CounterTable
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="commands are counted on Linux")
 

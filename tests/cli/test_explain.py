@@ -1,4 +1,4 @@
-"""`apportion explain`, `apportion predict` on many launches, and `apportion reproduce unseen`."""
+"""`apportion explain`, `apportion predict` on many launches, and `python -m reproduction unseen`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from apportion.cli import main
+from reproduction.__main__ import main as reproduce
 
 KERNEL = """
 declare i64 @_Z13get_global_idj(i32)
@@ -30,9 +31,9 @@ def kernel(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str, code: int = 0) -> None:
+def run(*words: str, code: int = 0, command=main) -> None:
     with pytest.raises(SystemExit) as left:
-        main(words)
+        command(list(words))
     assert left.value.code == code
 
 
@@ -110,7 +111,7 @@ def test_unseen_kernels_get_a_page(kernel: Path, tmp_path: Path, capsys) -> None
     table = tmp_path / "measured.csv"
     table.write_text("source,local_size,bytes,cpu_share\nscale.ll,64,4194304,0.4\n")
     page = tmp_path / "unseen.md"
-    run("reproduce", "unseen", "--measured", str(table), "--out", str(page), "--json")
+    run("unseen", "--measured", str(table), "--out", str(page), "--json", command=reproduce)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["pair"] for line in found} == {"cgo17-nvidia", "cgo17-amd"}
     assert "cgo17-nvidia: 1 kernels" in page.read_text()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from apportion.cli import main
-from apportion.device.campaign import JOURNAL, LAUNCHES, TABLE
-from apportion.device.observe import ProcessorTime
+from apportion.measure.campaign import JOURNAL, LAUNCHES, TABLE
+from apportion.runtime.observe import ProcessorTime
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")

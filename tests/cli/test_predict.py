@@ -1,4 +1,4 @@
-"""`apportion predict`, `apportion data` and `apportion reproduce` from the command line."""
+"""`apportion predict`, `apportion data` and `python -m reproduction` from the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from apportion.cli import main
+from reproduction.__main__ import main as reproduce
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 LL = "define void @f() {\n  ret void\n}\n"
+
+
+def reproduced(*words: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        reproduce(list(words))
+    assert not left.value.code
 
 
 def run(*words: str) -> None:
@@ -104,7 +111,7 @@ def test_checking_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path: Path,
 
 def test_reproduce_without_data_says_how_to_get_it(tmp_path: Path, capsys) -> None:
     with pytest.raises(SystemExit) as left:
-        main(["reproduce", "predictor", "--data", str(tmp_path)])
+        reproduce(["predictor", "--data", str(tmp_path)])
     assert left.value.code == 1
     assert "amd.csv: missing. To get it, download" in capsys.readouterr().err
 
@@ -117,8 +124,8 @@ def test_reproduce_writes_its_page(shared_data: Path, tmp_path: Path, capsys) ->
         '[[rows]]\nname = "median"\nlearner = "median"\n'
     )
     page = tmp_path / "page.md"
-    run(
-        "reproduce", "load-balance", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
+    reproduced(
+        "load-balance", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
         "--results", str(tmp_path / "r.jsonl"), "--out", str(page),
     )  # fmt: skip
     assert "680 of 680 rows used" in page.read_text()
@@ -139,14 +146,14 @@ def test_device_mapping_shows_the_network_of_its_table_or_says_how_to_train_it(
     )
     networks = tmp_path / "networks"
     asked = (
-        "reproduce", "device-mapping", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
+        "device-mapping", "--settings", str(settings), "--data", str(shared_data / "cgo17"),
         "--results", str(tmp_path / "r.jsonl"), "--out", str(page), "--networks", str(networks),
     )  # fmt: skip
-    run(*asked)
+    reproduced(*asked)
     assert "## Table 4.2\n\nIts network was not trained here" in page.read_text()
-    assert "`apportion reproduce ablation --form device-mapping` trains it" in capsys.readouterr().err
+    assert "`python -m reproduction ablation --form device-mapping` trains it" in capsys.readouterr().err
     with tarfile.open(root / "experiments" / "ablation-units.tar.xz") as archive:
         archive.extract("programl-device-mapping.device-mapping.amd.thesis.32.json", networks, filter="data")
-    run(*asked)
+    reproduced(*asked)
     assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in page.read_text()
     assert re.search(r"\| ProGraML, device mapping \| random \(leaks\) \| [\d.]+ \(", page.read_text())

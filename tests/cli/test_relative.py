@@ -1,4 +1,4 @@
-"""`apportion relative`, `apportion systems` and `apportion reproduce relative-performance`, as a user types them."""
+"""`apportion relative`, `apportion systems` and `python -m reproduction relative-performance`, as a user types them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 
 import pytest
 
-from apportion.advise.relative import shipped
+from apportion.advise.relative_answers import shipped
 from apportion.cli import main
+from reproduction.__main__ import main as reproduce
 
 ROWS = """
 systems = ["slow-cpu", "quick-cpu", "old-gpu", "new-gpu"]
@@ -46,10 +47,10 @@ settings = { strength = 1e4 }
 """
 
 
-def run(*words) -> int:
+def run(*words, command=main) -> int:
     """The exit status of a command."""
     with pytest.raises(SystemExit) as left:
-        main(list(map(str, words)))
+        command(list(map(str, words)))
     return left.value.code
 
 
@@ -170,14 +171,14 @@ def test_too_few_samples_are_refused_and_nothing_is_kept(tmp_path, capsys) -> No
 
 
 def test_reproduce_needs_the_published_data_and_says_how_to_get_it(tmp_path, capsys) -> None:
-    assert run("reproduce", "relative-performance", "--data", tmp_path) == 1
+    assert run("relative-performance", "--data", tmp_path, command=reproduce) == 1
     assert "aiwc_tidy.parquet: missing" in capsys.readouterr().err
 
 
 def test_another_export_of_the_published_data_will_do(tmp_path, capsys, shared_data) -> None:
     import polars as pl
 
-    from apportion.cli.reproducerelative import _aiwc
+    from reproduction.relative.run import _aiwc
 
     for name in ("aiwc_tidy.parquet", "aiwc_runs.parquet"):
         pl.read_parquet(shared_data / "aiwc" / name).write_parquet(tmp_path / name, compression="gzip")
@@ -189,10 +190,10 @@ def test_another_export_of_the_published_data_will_do(tmp_path, capsys, shared_d
 
 def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, monkeypatch) -> None:
     pytest.importorskip("sklearn")
-    from apportion.cli import reproducerelative as command
-    from apportion.data.counters import AIWC
-    from apportion.train.relative import scores
-    from apportion.train.relativetable import table_of
+    from apportion.data.counter_table import AIWC
+    from apportion.learn.relative.relative_table import table_of
+    from reproduction.relative import run as command
+    from reproduction.relative.comparison import scores
 
     made_up = table_of(timed_runs, name="aiwc", counters=AIWC)
     monkeypatch.setattr(
@@ -201,12 +202,12 @@ def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, mon
     (tmp_path / "rows.toml").write_text(ROWS)
     timed_runs.write(tmp_path / "own.parquet")
     out = tmp_path / "page.md"
-    words = ("reproduce", "relative-performance", "--settings", tmp_path / "rows.toml", "--results",
+    words = ("relative-performance", "--settings", tmp_path / "rows.toml", "--results",
              tmp_path / "results.jsonl", "--out", out, "--measured", tmp_path / "own.parquet", "--json")  # fmt: skip
     monkeypatch.setattr(command, "few_samples", lambda table, report: [])
     monkeypatch.setattr(command, "page", partial(command.page, samples=5))  # intervals cost the most
     monkeypatch.setattr(command, "scores", lambda answers, table, samples: scores(answers, table, samples=5))
-    assert run(*words, "--profiled", "old-gpu") == 0
+    assert run(*words, "--profiled", "old-gpu", command=reproduce) == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {(line["set"], line["split"]) for line in said} == {
         (short, split) for short in ("aiwc", "own") for split in ("random", "kernel", "application")

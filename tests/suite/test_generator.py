@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from apportion.device.base import Limits
-from apportion.device.platforms import DriverOptions
-from apportion.device.visit import VisitingWorker
-from apportion.device.workload import described
 from apportion.errors import ApportionError
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.workload import described
 from apportion.suite.coverage import Coverage, draw_coverage
 from apportion.suite.expressions import Draw
 from apportion.suite.generator import Generated, drawn, generate, verify

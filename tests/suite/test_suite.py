@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from apportion.device.base import Limits
-from apportion.device.platforms import DriverOptions
-from apportion.device.together import Together
-from apportion.device.worker import Worker
+from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
 from apportion.suite import PROBLEMS, problem_of
 from apportion.suite.base import exactly
 from apportion.suite.run import run_suite

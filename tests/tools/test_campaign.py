@@ -13,9 +13,9 @@ from types import ModuleType
 import polars as pl
 import pytest
 
-from apportion.advise import timing
-from apportion.device.campaign import Campaign, read_journal
-from apportion.device.measure import Repeats
+from apportion.advise import launch_times as timing
+from apportion.measure.campaign import Campaign, read_journal
+from apportion.runtime.sampling import Repeats
 from apportion.suite import problem_of
 
 pytest.importorskip("pyopencl")

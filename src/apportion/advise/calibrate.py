@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.advise.timing import Correction, by_speed, keep_correction, timing_model
-from apportion.device.base import DeviceInfo
-from apportion.device.campaign import Campaign, visit_of
-from apportion.device.visit import VisitingWorker
-from apportion.device.workload import Case, Workload
+from apportion.advise.launch_times import Correction, by_speed, keep_correction, timing_model
 from apportion.errors import ApportionError, InvalidSetting
-from apportion.model.timing import Times
+from apportion.learn.times.timing_model import Times
+from apportion.measure.campaign import Campaign, visit_of
 from apportion.program.compile import ir_of
-from apportion.program.launch import Launch
+from apportion.program.kernel.launch import Launch
 from apportion.program.source import Source
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.workload import Case, Workload
 
 MOST_KERNELS = 20
 _LEAST_KERNELS = 3

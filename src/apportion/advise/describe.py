@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from apportion.errors import CompileError, InvalidSetting, MalformedInput
 from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
-from apportion.program.features import asks_for_its_place, features_of, in_order
 from apportion.program.graph import ProgramGraph
+from apportion.program.kernel.features import asks_for_its_place, features_of, in_order
+from apportion.program.kernel.recover import Recovered, recover
 from apportion.program.llvm import GraphOptions, graph_of_ir
-from apportion.program.recover import Recovered, recover
 from apportion.program.source import Source
 
 TARGET = "x86_64-unknown-unknown"

@@ -19,10 +19,10 @@ import numpy as np
 from apportion.advise.describe import describe
 from apportion.advise.predictor import inputs_for, model_of
 from apportion.advise.queries import Query, Size
-from apportion.model.recalled import RECALLED
-from apportion.program.draw import svg
-from apportion.program.features import FEATURES, nodes_of
+from apportion.learn.shares.nearest_launches import RECALLED
+from apportion.program.drawing.draw import svg
 from apportion.program.graph import Flow, NodeType, ProgramGraph
+from apportion.program.kernel.features import FEATURES, nodes_of
 from apportion.program.source import Source
 
 WHOLE = "the program as a whole"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from apportion.advise.predictor import CONFIDENCE, Task, shares_model
 from apportion.errors import UnreadableFile
-from apportion.model import exports
+from apportion.learn import exports
 from apportion.settings import replace_file
 
 

@@ -12,18 +12,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion import weights
 from apportion.advise.describe import Described, describe
 from apportion.advise.queries import Query, Size
-from apportion.advise.timedshare import timed_pairs, timed_share
+from apportion.advise.timed_share import timed_pairs, timed_share
 from apportion.data.described import described_in
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
-from apportion.model import engines
-from apportion.model.kernelmodel import STRANGE, Answers, Estimate, KernelModel
+from apportion.learn import engines
+from apportion.learn.shares.kernel_model import STRANGE, Answers, Estimate, KernelModel
 from apportion.program.compile import CompileOptions
-from apportion.program.features import RANGE_INPUTS, inputs_of
+from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
 from apportion.program.source import Source
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = weights.WEIGHTS
 CONFIDENCE = 0.9
 TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]

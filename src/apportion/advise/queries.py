@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.program.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange
 from apportion.program.source import Source
 
 LARGEST_GROUP = 1 << 16

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.counters import SECONDS, CounterTable
+from apportion.data.counter_table import SECONDS, CounterTable
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.model.mixture import Estimate, Known, estimate
-from apportion.model.relative import RelativeModel
-from apportion.model.relativefeatures import features_of
+from apportion.learn.relative.mixture import Estimate, Known, estimate
+from apportion.learn.relative.relative_features import features_of
+from apportion.learn.relative.relative_model import RelativeModel
 from apportion.settings import cache_folder, convert, replace_file
 
 FEWEST = 5

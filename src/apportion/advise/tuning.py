@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from apportion.collect.space import Configuration, Space
-from apportion.collect.timing import clock_for
 from apportion.errors import InvalidSetting
-from apportion.model.ridge import TuningPlan
-from apportion.model.tuner import TunedGraph, tune_graph
+from apportion.learn.ranking.ridge import TuningPlan
+from apportion.learn.ranking.tuner import TunedGraph, tune_graph
+from apportion.measure.clocks import clock_for
+from apportion.measure.space import Configuration, Space
 
 _RANDOM_SHARE, _CHECK_SHARE = 0.3, 0.5
 "Finding the best asks for more looks at what is predicted to be the best than ranking all does."
@@ -107,7 +107,7 @@ class Tuning:
 
     def write_page(self, path: str | Path) -> None:
         """Write an HTML page that needs nothing else."""
-        from apportion.advise.tuningpage import page  # the page imports this module's types
+        from apportion.advise.tuning_page import page  # the page imports this module's types
 
         Path(path).write_text(page(self))
 
@@ -227,7 +227,7 @@ def _callable(tunable: Tunable) -> Callable[..., Any]:
 
         return launch
     if any(type(one).__module__.partition(".")[0] in ("jax", "jaxlib") for one in tunable.arguments):
-        from apportion.program.jaxhlo import jax  # only for functions of JAX arrays
+        from apportion.program.hlo.jax import jax  # only for functions of JAX arrays
 
         return jax().jit(function, static_argnames=tuple(tunable.configurations.values))  # type: ignore[no-any-return]
     return function

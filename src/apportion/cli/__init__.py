@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cyclopts import App
 
@@ -31,7 +31,6 @@ COMMANDS = {
     "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
     "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
     "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
-    "reproduce": ("apportion.cli.reproduce:reproduce", "Make a published table again, into a results page."),
     "predict": ("apportion.cli.predict:predict", "Say which share of a kernel's work the CPU should take."),
     "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
     "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
@@ -49,18 +48,23 @@ app.register_install_completion_command()
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default that of `sys.argv`; our own errors become one line and exit status 1."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    serve(app, COMMANDS, sys.argv[1:] if arguments is None else list(arguments))
+
+
+def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None:
+    """Run one command of an application whose `commands` load when they are used."""
+    name = served.name[0]
     try:
         # cyclopts would load every verb to say this.
-        if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-            raise UnknownName("command", words[0], COMMANDS)
-        app(words)
+        if words and not words[0].startswith("-") and words[0] not in commands:
+            raise UnknownName("command", words[0], commands)
+        served(words)
     except ApportionError as error:
-        print(f"apportion: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
     except KeyboardInterrupt:
-        print("apportion: interrupted; what was finished is kept", file=sys.stderr)
+        print(f"{name}: interrupted; what was finished is kept", file=sys.stderr)
         sys.exit(130)

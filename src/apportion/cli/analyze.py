@@ -12,10 +12,10 @@ import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
-from apportion.advise.dataflow import labels_of, run_learned
+from apportion.advise.learned_analyses import labels_of, run_learned
 from apportion.cli.show import note, print_table
 from apportion.errors import AnalysisError, InvalidSetting, UnknownName
-from apportion.program import draw, graph_of
+from apportion.program import graph_of
 from apportion.program.analysis import (
     AnalysisRun,
     Mode,
@@ -25,6 +25,7 @@ from apportion.program.analysis import (
     run,
     sample_roots,
 )
+from apportion.program.drawing import draw
 from apportion.program.exchange import load_json, write_whole
 from apportion.program.graph import ProgramGraph
 from apportion.program.llvm import GraphOptions

@@ -10,13 +10,13 @@ from cyclopts import Parameter
 from apportion.advise.calibrate import MOST_KERNELS
 from apportion.advise.calibrate import calibrate as adapt
 from apportion.cli.show import note, print_json, print_table
-from apportion.device.base import Limits
-from apportion.device.campaign import Campaign, workloads_of
-from apportion.device.measure import Repeats
-from apportion.device.opencl import described
-from apportion.device.platforms import DriverOptions
-from apportion.device.visit import VisitingWorker
-from apportion.device.workload import Workload
+from apportion.measure.campaign import Campaign, workloads_of
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.devices import described
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.sampling import Repeats
+from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.workload import Workload
 from apportion.suite.generator import drawn
 
 _SEED = 4

@@ -11,23 +11,23 @@ from cyclopts import App, Parameter
 
 from apportion.cli.run import _sizes
 from apportion.cli.show import note, print_json, print_table, progress
-from apportion.counters import sources as known_sources
-from apportion.counters.collect import (
+from apportion.data.counter_table import SECONDS, TABLE_I, CounterTable, Row
+from apportion.errors import InvalidSetting, UnknownName
+from apportion.measure.counters import sources as known_sources
+from apportion.measure.counters.collect import (
     COLLECTION_SECONDS,
     Found,
     chosen,
     this_system,
 )
-from apportion.counters.collect import (
+from apportion.measure.counters.collect import (
     collect as collected,
 )
-from apportion.counters.collect import (
+from apportion.measure.counters.collect import (
     probe as probed,
 )
-from apportion.counters.command import Command
-from apportion.counters.imports import ImportOptions, import_files, read_map
-from apportion.data.counters import SECONDS, TABLE_I, CounterTable, Row
-from apportion.errors import InvalidSetting, UnknownName
+from apportion.measure.counters.command import Command
+from apportion.measure.counters.imports import ImportOptions, import_files, read_map
 
 _FLAG = Parameter(negative="")
 _LIST = Parameter(negative="")
@@ -195,7 +195,9 @@ def kernel(
         out: a Parquet file for the table.
         json: print one JSON object.
     """
-    from apportion.counters.launch import profile_file  # llvmlite and the compiler are only for kernels
+    from apportion.measure.counters.launch import (
+        profile_file,  # llvmlite and the compiler are only for kernels
+    )
 
     profile, table = profile_file(
         source, kernel, _sizes(global_size, "--global-size"),
@@ -259,8 +261,10 @@ def kernels(
         instructions: how many one launch may execute.
         json: print each launch as a line of JSON.
     """
-    from apportion.counters import workloads as batch  # llvmlite and the compiler are only for kernels
-    from apportion.counters.kernels import CountLimits
+    from apportion.measure.counters import (
+        workloads as batch,  # llvmlite and the compiler are only for kernels
+    )
+    from apportion.measure.counters.kernels import CountLimits
 
     if timed and not times:
         raise InvalidSetting("--timed needs --times: which launches have times")

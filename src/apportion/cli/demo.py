@@ -16,18 +16,18 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from apportion.advise.policy import together
+from apportion.advise.learned_policy import together
 from apportion.advise.predictor import predict
 from apportion.cli.graph import print_summary, save
 from apportion.cli.show import note, print_json, print_table
-from apportion.device.base import Limits, LocalMemory
-from apportion.device.compare import compare
-from apportion.device.report import page
+from apportion.coexecution.compare import compare
+from apportion.coexecution.page import page
 from apportion.errors import VerificationFailed
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import graph_of_ir
 from apportion.program.source import Source
+from apportion.runtime.base import Limits, LocalMemory
 
 KERNEL = "jacobi.cl"
 SIDE, GROUP = 512, (16, 4)

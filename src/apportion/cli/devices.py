@@ -7,11 +7,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, size_in_words
-from apportion.device.base import DeviceInfo
-from apportion.device.opencl import calibrated, described, with_speeds
-from apportion.device.platforms import DriverOptions
-from apportion.device.worker import Worker
 from apportion.errors import NoDevice
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.opencl.devices import calibrated, described, with_speeds
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
 
 _FLAG = Parameter(negative="")
 

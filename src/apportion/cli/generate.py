@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, progress
-from apportion.device.base import Limits
-from apportion.device.platforms import DriverOptions
-from apportion.device.visit import VisitingWorker
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.visit import VisitingWorker
 from apportion.suite.coverage import Coverage, draw_coverage
 from apportion.suite.generator import Generated, Rejected, make_folder
 from apportion.suite.generator import generate as kernels_of

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
-from apportion.program import corpus, draw, exchange, tables
+from apportion.program import corpus, exchange, tables
 from apportion.program.compile import CompileOptions
+from apportion.program.drawing import draw
+from apportion.program.drawing.picture import DECLARED
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import GraphOptions, Variant
-from apportion.program.picture import DECLARED
 from apportion.program.source import Source
 from apportion.program.vocabulary import Vocabulary
 

@@ -9,13 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, progress
-from apportion.device.base import Limits
-from apportion.device.campaign import TABLE, Campaign, run_campaign, workloads_of
-from apportion.device.measure import Repeats
-from apportion.device.observe import processor_time
-from apportion.device.platforms import DriverOptions
-from apportion.device.workload import Workload
 from apportion.errors import InvalidSetting
+from apportion.measure.campaign import TABLE, Campaign, run_campaign, workloads_of
+from apportion.runtime.base import Limits
+from apportion.runtime.observe import processor_time
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.sampling import Repeats
+from apportion.runtime.workload import Workload
 
 _FLAG = Parameter(negative="")
 _MUCH_STOLEN = 0.02

@@ -7,16 +7,15 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from apportion.cli.rankcollect import collect, describe, featurise, publish
-from apportion.cli.ranktrain import evaluate, print_summary, train
-from apportion.cli.ranktune import tune
+from apportion.cli.rank_featurise import featurise
+from apportion.cli.rank_train import evaluate, print_summary, train
+from apportion.cli.rank_tune import tune
 from apportion.cli.show import note, print_json, print_table, progress, size_in_words
 from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack as pack_files
 from apportion.data.published import tpugraphs
 from apportion.errors import InvalidSetting
-from apportion.task.submission import check_submission, write_submission
-from apportion.train.ranking import (
+from apportion.learn.ranking.rankings import (
     Scorer,
     asked,
     by_chance,
@@ -25,14 +24,12 @@ from apportion.train.ranking import (
     from_file,
     rank_graphs,
 )
-from apportion.train.ranking import summary as summary_of
+from apportion.learn.ranking.rankings import summary as summary_of
+from apportion.learn.ranking.submission import check_submission, write_submission
 
 rank = App(
     name="rank", help="Compiler configurations of tensor programs: measure, pack, score, submit and tune."
 )
-rank.command(collect)
-rank.command(publish)
-rank.command(describe)
 rank.command(featurise)
 rank.command(tune)
 rank.command(train)

@@ -7,15 +7,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from apportion.advise.relative import UNFAMILIAR, Profile, Relative, read_profiles, shipped
-from apportion.advise.relative import predict as predict_relative
+from apportion.advise.relative_answers import UNFAMILIAR, Profile, Relative, read_profiles, shipped
+from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
-from apportion.data.counters import AIWC, CounterTable
+from apportion.data.counter_table import AIWC, CounterTable
 from apportion.errors import InvalidSetting, UnknownName
-from apportion.model.relative import RelativeModel
-from apportion.task.relative_performance import SLOWEST
-from apportion.task.relativefigures import bars, distributions, page
+from apportion.learn.relative.figures import bars, distributions, page
+from apportion.learn.relative.performance import SLOWEST
+from apportion.learn.relative.relative_model import RelativeModel
 
 relative = App(name="relative", help="Predict relative performance across systems from counters.")
 
@@ -76,8 +76,8 @@ def train(
         profiled: the system whose time is known most often; by default the table's first.
         json: print JSON.
     """
-    from apportion.train.relativeship import model_of, trust_of  # prediction needs none of it
-    from apportion.train.relativetable import table_of
+    from apportion.learn.relative.relative_shipping import model_of, trust_of  # prediction needs none of it
+    from apportion.learn.relative.relative_table import table_of
 
     runs = table_of(CounterTable.read(table), name=table.stem, counters=AIWC)
     known = profiled or runs.systems[0]

@@ -7,17 +7,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.policy import learned
+from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, print_json, print_table
-from apportion.device import report as reports
-from apportion.device.arguments import arguments_for, save
-from apportion.device.base import Limits
-from apportion.device.compare import Comparison, compare
-from apportion.device.platforms import DriverOptions
-from apportion.device.together import Together
+from apportion.coexecution import page as reports
+from apportion.coexecution.compare import Comparison, compare
+from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, UnreadableFile
-from apportion.program.bounds import NDRange
 from apportion.program.compile import CompileOptions
+from apportion.program.kernel.bounds import NDRange
+from apportion.runtime.arguments import arguments_for, save
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.platforms import DriverOptions
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")

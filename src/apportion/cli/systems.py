@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from apportion.advise import systems as kept
-from apportion.advise.relative import shipped
+from apportion.advise.relative_answers import shipped
 from apportion.cli.show import note, print_json, print_table
 
 systems = App(name="systems", help="Systems that relative performance is predicted for.")

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 
 from apportion.cli.show import print_json, print_table
 from apportion.errors import InvalidSetting
-from apportion.train.experiment import load_experiment
-from apportion.train.run import run
+from apportion.learn.experiment import load_experiment
+from apportion.learn.experiment_run import run
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.device.base import LocalMemory, Value
-from apportion.device.verify import difference
 from apportion.errors import InvalidSetting
 from apportion.program.source import Source
+from apportion.runtime.base import LocalMemory, Value
+from apportion.runtime.verify import difference
 
 _LEAST = 64
 Arrays = Mapping[str, NDArray[Any]]

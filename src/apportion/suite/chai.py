@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.device.base import LocalMemory
+from apportion.runtime.base import LocalMemory
 from apportion.suite.base import Arrays, Instance, Make, Problem, Stage
 
 _INT = np.int32

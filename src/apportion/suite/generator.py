@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from apportion.device.visit import Visit, VisitingWorker, plan_of
-from apportion.device.workload import Workload, resolved
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
-from apportion.program.access import accesses_of
-from apportion.program.bounds import NDRange
 from apportion.program.compile import ir_of
-from apportion.program.features import fingerprint
+from apportion.program.kernel.access import accesses_of
+from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.features import fingerprint
+from apportion.program.kernel.signature import signature_of
 from apportion.program.llvm import graph_of_ir
-from apportion.program.signature import signature_of
 from apportion.program.source import Source
+from apportion.runtime.visit import Visit, VisitingWorker, plan_of
+from apportion.runtime.workload import Workload, resolved
 from apportion.suite.expressions import Draw
 from apportion.suite.kernelforms import FORMS, TURNS, Draft
 

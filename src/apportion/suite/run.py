@@ -8,12 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from apportion.device.bound import BoundKernel, Execution
-from apportion.device.compare import compare
-from apportion.device.forecast import Predictor, from_speeds
-from apportion.device.together import Together
-from apportion.device.worker import Worker
+from apportion.coexecution.bound import BoundKernel, Execution
+from apportion.coexecution.compare import compare
+from apportion.coexecution.forecast import Predictor, from_speeds
+from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
+from apportion.runtime.opencl.worker import Worker
 from apportion.suite.base import Instance, Problem
 
 TOGETHER = "together"

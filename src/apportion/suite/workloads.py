@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.device.base import LocalMemory
-from apportion.device.workload import Case, Workload, from_json
-from apportion.program.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange
+from apportion.runtime.base import LocalMemory
+from apportion.runtime.workload import Case, Workload, from_json
 from apportion.settings import replace_file
 from apportion.suite import PROBLEMS
 from apportion.suite.base import Instance, Problem, Stage

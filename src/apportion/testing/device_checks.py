@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.device.base import Device, Launch, LocalMemory, info_from
 from apportion.errors import ApportionError
-from apportion.program.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange
+from apportion.runtime.base import Device, Launch, LocalMemory, info_from
 
 SOURCE = """
 typedef struct { int shift; float scale; } Change;

@@ -11,9 +11,8 @@ import pytest
 
 from apportion.data.batch import Batches, Examples, Graph, pack
 from apportion.errors import InvalidSetting
-from apportion.model import models
-from apportion.model.base import Checkpoint, Model, Optimisation
-from apportion.task import tasks
+from apportion.learn import models, tasks
+from apportion.learn.model import Checkpoint, Model, Optimisation
 
 
 class Silence:

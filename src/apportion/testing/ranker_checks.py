@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from apportion.data.configurations import StoredGraph
 from apportion.errors import InvalidSetting
-from apportion.model import rankers
-from apportion.model.base import Optimisation
-from apportion.model.ranking import Ranker, load_ranker, only, validation_scores
+from apportion.learn import rankers
+from apportion.learn.model import Optimisation
+from apportion.learn.ranking.ranker import Ranker, load_ranker, only, validation_scores
 from apportion.testing.model_checks import Silence
 
 

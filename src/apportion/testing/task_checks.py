@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.task.base import Task
+from apportion.learn.task import Task
 
 
 class TaskChecks:

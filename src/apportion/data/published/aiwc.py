@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from apportion.data.counters import AIWC, GRAPH, SCHEMA, SECONDS, CounterTable, System
+from apportion.data.counter_table import AIWC, GRAPH, SCHEMA, SECONDS, CounterTable, System
 from apportion.errors import MalformedInput, UnreadableFile
 
 TIDY, RUNS, DEVICES = "aiwc_tidy.parquet", "aiwc_runs.parquet", "aiwc_devices.csv"

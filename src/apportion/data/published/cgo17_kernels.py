@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from apportion.data.published.cgo17 import read
-from apportion.device.deducing import cases_of
-from apportion.device.workload import Workload
 from apportion.errors import ApportionError
-from apportion.program.access import accesses_of
 from apportion.program.compile import ir_of
-from apportion.program.signature import signatures_of
+from apportion.program.kernel.access import accesses_of
+from apportion.program.kernel.signature import signatures_of
 from apportion.program.source import Source
+from apportion.runtime.default_arguments import cases_of
+from apportion.runtime.workload import Workload
 
 SIZES = (1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21)
 LOCAL_SIZES = (64, 256)

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from apportion.data.npz import Member, NpzFile
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program.hlo import HloGraph, graph_of_hlo
-from apportion.program.hlotext import is_hlo_text, module_of_text
+from apportion.program.hlo.module import HloGraph, graph_of_hlo
+from apportion.program.hlo.text import is_hlo_text, module_of_text
 
 NODE_FEATURES, LAYOUT_FEATURES, TILE_FEATURES, OPCODES = 140, 18, 24, 120
 SIDES = ("train", "valid", "test")

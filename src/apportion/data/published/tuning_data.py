@@ -21,7 +21,7 @@ from apportion.data.published.tpugraphs import (
 )
 from apportion.errors import MalformedInput, UnreadableFile
 from apportion.program import wire
-from apportion.program.hlo import graph_of_hlo
+from apportion.program.hlo.module import graph_of_hlo
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,1 @@
+"""Published tables and results pages made again; not part of the installed package."""

@@ -1,0 +1,77 @@
+"""`python -m reproduction`: make a published table or a results page again; a line here for each."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App
+
+from apportion import __version__
+from apportion.cli import serve
+
+app = App(
+    name="reproduction",
+    version=__version__,
+    help="Make a published table or a results page again.",
+    suppress_keyboard_interrupt=False,
+)
+
+REPRODUCTIONS = {
+    "dataflow": (
+        "reproduction.dataflow.run:dataflow",
+        "Networks that learn the five data-flow analyses (thesis, Table 4.1).",
+    ),
+    "device-mapping": (
+        "reproduction.kernels.run:device_mapping",
+        "Which device is faster for a kernel (thesis, Table 4.2).",
+    ),
+    "load-balance": (
+        "reproduction.kernels.run:load_balance",
+        "The CPU's share of a kernel's work, by classical predictors.",
+    ),
+    "ablation": (
+        "reproduction.ablation.run:ablation",
+        "Every network of the thesis' Chapter 5 (Tables 5.1, 5.2 and Figure 5.3).",
+    ),
+    "unseen": (
+        "reproduction.unseen.run:unseen",
+        "The shipped models on kernels never seen (thesis, Table 5.3).",
+    ),
+    "relative-performance": (
+        "reproduction.relative.run:relative_performance",
+        "Which systems are faster for a run, from its counters (the second seed, Figures 2 to 5).",
+    ),
+    "predictor": (
+        "reproduction.kernels.run:predictor",
+        "Fit the models that `apportion predict` uses, and check their intervals.",
+    ),
+    "campaign": (
+        "reproduction.campaign.run:campaign",
+        "Launches on a Xeon with an H200, and how well their best cuts are foretold.",
+    ),
+    "efficiency": (
+        "reproduction.efficiency.run:efficiency",
+        "How near co-execution comes to the best cut of each bundled kernel.",
+    ),
+    "collect": (
+        "reproduction.collect.run:collect_app",
+        "Measure configurations of kernels on this machine, in TpuGraphs' form.",
+    ),
+    "tensor-ranking": (
+        "reproduction.ranking.run:tensor_ranking",
+        "Compiler configurations of tensor programs (TPU runtime prediction, Tables 3 to 5).",
+    ),
+}
+"A page: the function that makes it, and its line in the help. Each lives in a file of its own."
+
+for _name, (_target, _help) in REPRODUCTIONS.items():
+    app.command(_target, name=_name, help=_help)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a reproduction, by default the one that the command line names."""
+    serve(app, REPRODUCTIONS, sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    main()

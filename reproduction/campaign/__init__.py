@@ -1,0 +1,1 @@
+"""The measuring campaign on a Xeon with an H200."""

@@ -1,0 +1,1 @@
+"""The learned data-flow analyses of Table 4.1."""

@@ -1,0 +1,1 @@
+"""How near co-execution comes to the best cut of each bundled kernel."""

@@ -1,0 +1,174 @@
+"""`python -m reproduction efficiency`: how near co-execution comes to the best cut of each bundled kernel."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import platform
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from apportion import __version__
+from apportion.advise.learned_policy import learned
+from apportion.cli.show import note, print_json, print_table, progress
+from apportion.errors import MalformedInput, UnreadableFile
+from apportion.runtime.base import Limits
+from apportion.runtime.opencl.devices import described
+from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.opencl.worker import Worker
+from apportion.suite import PROBLEMS, problem_of
+from apportion.suite.base import Problem
+from reproduction.efficiency.page import CURVES, curves, page
+from reproduction.efficiency.rounds import Budget, Row, evaluate, row_from
+
+_FLAG = Parameter(negative="")
+_ROWS, _MACHINE, _PAGE = "efficiency.jsonl", "machine.json", "co-execution.md"
+_REMARKS = "remarks.md"
+"Remarks on the rows; where the file exists, the page includes them."
+
+
+def efficiency(
+    *problems: str,
+    devices: str | None = None,
+    small: Annotated[bool, _FLAG] = False,
+    large: Annotated[bool, _FLAG] = False,
+    repeat: int | None = None,
+    seconds: float = 60.0,
+    budget: float = 6.0,
+    total: float | None = None,
+    threads: int | None = None,
+    copying: str = "",
+    out: Path | None = None,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Measure how near the policy's cuts come to the best cut of each bundled kernel.
+
+    Each kernel is measured alone, at every cut, and at the first and third launch of the policy
+    `learned+feedback`, in turn. With `--out` the rows are written as they come, the same command continues
+    after an interruption, and a page with the curves is made.
+
+    Args:
+        problems: names of problems; all when none is given.
+        devices: ids of devices, with commas between them; all when not given.
+        small: small instances, to verify only.
+        large: instances that keep a fast device busy for some milliseconds.
+        repeat: rounds; at most 100 when not given.
+        seconds: the deadline of each launch.
+        budget: seconds that one kernel may take; five rounds are made in any case.
+        total: seconds after which no further kernel is begun.
+        threads: threads of each CPU device.
+        copying: ids of CPU devices that get copies of all arrays, as a device with its own memory does.
+        out: the folder for the rows and the page.
+        json: print one line of JSON per result.
+    """
+    chosen = [problem_of(name) for name in problems] or list(PROBLEMS.values())
+    size = "small" if small else "large" if large else "usual"
+    options = DriverOptions(threads=threads, copying=tuple(filter(None, copying.split(","))))
+    names = devices.split(",") if devices else None
+    with Worker(options, Limits(seconds=seconds)) as worker:
+        spent = Budget(budget) if repeat is None else Budget(budget, repeat)
+        until = float("inf") if total is None else time.monotonic() + total
+        _efficiency(chosen, worker, names, size, spent, until, out, json=json)
+
+
+def _efficiency(
+    chosen: list[Problem],
+    worker: Worker,
+    names: list[str] | None,
+    size: str,
+    budget: Budget,
+    until: float,
+    out: Path | None,
+    *,
+    json: bool,
+) -> None:
+    rows = _read_rows(out) if out is not None else []
+    done = frozenset((row.problem, row.kernel) for row in rows if not row.failure)
+    rows = [row for row in rows if not row.failure]
+    if {problem.name for problem in chosen} - {problem for problem, _ in done}:
+        machine = _machine(worker, names, size)
+        if out is not None:
+            _write(out / _MACHINE, json_text.dumps(machine, indent=1))
+        found = evaluate(
+            chosen, worker, devices=names, predictor=learned, size=size, budget=budget, done=done
+        )
+        for row in progress(found, label="Measuring", quiet=json):
+            rows.append(row)
+            if out is not None:
+                with (out / _ROWS).open("a") as file:
+                    file.write(json_text.dumps(row.as_json()) + "\n")
+            if json:
+                print_json({key: value for key, value in row.as_json().items() if key != "overheads"})
+            if time.monotonic() > until:
+                break
+    if out is not None:
+        machine = json_text.loads((out / _MACHINE).read_text())
+        command = (
+            f"python -m reproduction efficiency{f' --{size}' if size != 'usual' else ''} --out {out.name}"
+        )
+        remarks = (out / _REMARKS).read_text() if (out / _REMARKS).exists() else ""
+        _write(out / _PAGE, page(rows, machine, command, remarks))
+        _write(out / CURVES, curves(rows))
+        note(f"The page is {out / _PAGE}.")
+    if not json:
+        _print_efficiency(rows)
+
+
+def _machine(worker: Worker, names: list[str] | None, size: str) -> dict[str, Any]:
+    """What a page must say of where it was measured."""
+    found = {
+        info.id: f"{info.name} ({info.platform} {info.driver}, {info.compute_units} units)"
+        for info in described(worker)
+        if names is None or info.id in names
+    }
+    return {
+        **found, "processors": os.cpu_count(), "instances": size, "seed": 0, "apportion": __version__,
+        "Python": platform.python_version(), "on": datetime.now(UTC).date().isoformat(),
+    }  # fmt: skip
+
+
+def _read_rows(folder: Path) -> list[Row]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (folder / _ROWS).read_text().splitlines() if (folder / _ROWS).exists() else []
+    except OSError as error:
+        raise UnreadableFile(f"Cannot use the folder {folder}: {error.strerror}") from error
+    try:
+        return [row_from(json_text.loads(line)) for line in lines if line.endswith("}")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedInput(f"not a table of efficiencies ({error})", file=str(folder / _ROWS)) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error
+
+
+def _print_efficiency(rows: list[Row]) -> None:
+    print_table(
+        ("kernel", "best alone, ms", "best cut, ms", "its share", "first launch", "third launch",
+         "from the third on", "over best alone", ""),
+        [
+            (
+                row.kernel,
+                f"{min(measured.median for measured in row.alone.values()):.3f}" if row.alone else "",
+                f"{row.oracle.median:.3f}" if row.oracle else "",
+                f"{row.oracle_share:.3g}",
+                f"{row.first_efficiency.median:.3f}" if row.first_efficiency else "",
+                f"{row.efficiency.median:.3f}" if row.efficiency else "",
+                f"{row.lasting_efficiency.median:.3f}" if row.lasting_efficiency else "",
+                f"{row.lasting_against_best.median:.3f}" if row.lasting_against_best else "",
+                row.failure or ("one device" if row.obstacle else ""),
+            )
+            for row in rows
+        ],
+        title="Efficiency: the best cut's time over the policy's",
+        right=("best alone, ms", "best cut, ms", "its share", "first launch", "third launch",
+               "from the third on", "over best alone"),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Device mapping and load balance by classical predictors."""

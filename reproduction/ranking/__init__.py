@@ -1,0 +1,1 @@
+"""Compiler configurations of tensor programs."""

@@ -1,0 +1,1 @@
+"""Relative performance across systems."""

@@ -1,0 +1,1 @@
+"""The shipped models on kernels never seen."""

@@ -1,0 +1,254 @@
+"""A kernel with its arguments and range: a split is chosen, checked, launched and learnt from."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+from apportion.coexecution.checking import Check
+from apportion.coexecution.cuts import fixed_policy
+from apportion.coexecution.feedback import Choice, choose, choose_one, foretold
+from apportion.coexecution.launching import Case, Kernel, Launcher
+from apportion.errors import NotSplittable
+from apportion.program.kernel.bounds import NDRange
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.binding import Binding
+from apportion.runtime.plan import Chunks, Outcome
+from apportion.runtime.split import Split
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What became of one launch."""
+
+    policy: str
+    split: Mapping[str, float]
+    "Device → the share of the work-groups it did."
+    seconds: float
+    alone: Mapping[str, float]
+    "Device → seconds for everything, where that was measured."
+    verified: bool
+    "Whether the results of this kernel at this size were compared with those of one device."
+    merge: Mapping[str, str]
+    "Written argument → how the devices' results were put together."
+    conflicts: int
+    "Elements that two devices wrote differently when the launch was checked."
+    reason: str
+    outcome: Outcome
+    wall_seconds: float = 0.0
+    "As the caller saw it: choosing, sending and waiting included, verifying not."
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys that `apportion run --json` prints."""
+        return {
+            "policy": self.policy,
+            "split": {device: round(share, 6) for device, share in self.split.items()},
+            "milliseconds": self.seconds * 1e3,
+            "alone": {device: seconds * 1e3 for device, seconds in self.alone.items()},
+            "verified": self.verified,
+            "merge": dict(self.merge),
+            "conflicts": self.conflicts,
+            "reason": self.reason,
+        }
+
+
+_SURE = 0.75
+"The part of the shares that is handed out at once when they come from launches of the same kernel."
+
+
+class BoundKernel:
+    """A kernel with its arguments and range."""
+
+    def __init__(self, kernel: Kernel, binding: Binding, span: NDRange, case: Case) -> None:
+        self.kernel, self.binding, self.span, self.case = kernel, binding, span, case
+        self._launcher = Launcher(kernel, binding, span, case)
+        self._check = Check(self._launcher)
+
+    @property
+    def devices(self) -> list[DeviceInfo]:
+        """The devices that share."""
+        return self.kernel.devices
+
+    @property
+    def groups(self) -> int:
+        """Work-groups along the dimension that is cut."""
+        return self.span.groups[self.case.dimension]
+
+    def run(self, policy: str | float) -> Execution:
+        """Launch under a policy; the shared arrays hold the results afterwards."""
+        started = time.perf_counter()
+        choice = self._choose(policy)
+        if self.case.obstacle and len(choice.split.parts(self.groups)) > 1:
+            if fixed_policy(policy, self.devices) is not None and policy not in ("even", "static"):
+                raise NotSplittable(
+                    f"{self.kernel.signature.name!r} cannot be shared between devices: {self.case.obstacle}. "
+                    f"Run it on one of {', '.join(info.id for info in self.devices)}"
+                )
+            choice = self._one_device()
+        parts = choice.split.parts(self.groups)
+        reason = choice.reason
+        if not self.kernel.trust and len(parts) > 1:
+            if not self.case.shareable:
+                if not self._check.shared(choice.split):
+                    return self.run(policy)  # now that it is known that the work cannot be shared
+                started = time.perf_counter()
+        elif not self.kernel.trust and parts[0].device not in self.case.trusted:
+            reason += self._check.alone(parts[0].device)
+            started = time.perf_counter()
+        self._check.probe(choice.split)
+        chunks = None
+        if policy == "dynamic" and len(self.devices) > 1 and not self.case.obstacle:
+            chunks = self._chunks(choice)
+            reason = f"{reason}; {chunks.first:.0%} at once, the rest in chunks"
+        remembered = self._must_remember(len(parts) > 1 or chunks is not None)
+        if remembered:
+            self.binding.remember()
+        outcome = self._launcher.launch(choice.split, chunks)
+        if any(outcome.conflicts.values()) and not self.kernel.trust:
+            # Another cut than the one that was verified may put two writers of one place on two devices.
+            self.case.conflicts = sum(outcome.conflicts.values())
+            self.case.obstacle = f"{self.case.conflicts} conflicts between the devices' writes"
+            if remembered:
+                self.binding.restore()
+            return self.run(policy)
+        self._launcher.note(outcome)
+        if self._learns(policy) and len(self.case.seen.launches) > 1:
+            # What follows from the second launch is part of it, and later ones that go as expected change
+            # nothing: thinking takes a tenth as long as a short launch, once that has emptied the caches.
+            stands = self.case.seen.stands(choice, outcome.seconds)
+            self.case.seen.decided = choice if stands else self._from_what_was_seen()
+        return self._execution(str(policy), outcome, reason, time.perf_counter() - started)
+
+    def _learns(self, policy: str | float) -> bool:
+        """Whether the next launch under a policy depends on what earlier ones took."""
+        free = policy not in ("oracle", "learned") and fixed_policy(policy, self.devices) is None
+        return free and len(self.devices) > 1
+
+    def _from_what_was_seen(self) -> Choice:
+        if self.case.obstacle:
+            return self._one_device()
+        return choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups)
+
+    def _must_remember(self, shared: bool) -> bool:
+        """Whether undoing a conflicting launch needs copies: of what is read and changed in place."""
+        if self.kernel.trust or not shared or "diff" not in self.case.merges.values():
+            return False
+        slices = [place for place in self.binding.written if self.case.merges[place.name] == "slice"]
+        return any(place.read_reach != () for place in slices)
+
+    def trial(self, split: Split) -> Outcome:
+        """What one launch under a split takes; the arrays hold afterwards what was last remembered."""
+        outcome = self._launcher.launch(split)
+        self.binding.restore()
+        self._launcher.note(outcome)
+        return outcome
+
+    def time(self, split: Split, repeats: int = 3) -> list[float]:
+        """Seconds of trial launches under a split, after one to warm up; the arrays stay as they are."""
+        self.binding.remember()
+        self._launcher.launch(split)
+        self.binding.restore()
+        return [self.trial(split).seconds for _ in range(repeats)]
+
+    def apart(self, split: Split, repeats: int = 5) -> dict[str, list[tuple[float, Outcome]]]:
+        """Wall-clock seconds and outcomes of launches in turn, after one each to warm up.
+
+        `both` is the split as it is; each device's name is its part of it while the others do nothing. The
+        arrays hold what the last of these left.
+        """
+        parts = tuple(split.parts(self.groups))
+        plans = {"both": self._launcher.plan(parts)}
+        plans |= {part.device: self._launcher.plan((part,)) for part in parts}
+        found: dict[str, list[tuple[float, Outcome]]] = {name: [] for name in plans}
+        for number in range(repeats + 1):
+            for name, plan in plans.items():
+                started = time.perf_counter()
+                outcome = self.kernel.worker.run(plan)
+                if number:
+                    found[name].append((time.perf_counter() - started, outcome))
+        return found
+
+    def curve(self, repeats: int = 3, steps: int = 10) -> dict[float, float]:
+        """Share of the first device → median seconds, on a grid and refined round its best; two devices."""
+        first, second = (info.id for info in self.devices[:2])
+        found: dict[float, float] = {}
+
+        def measure(share: float) -> None:
+            share = round(min(1.0, max(0.0, share)), 4)
+            if share not in found:
+                found[share] = statistics.median(self.time(Split({first: share, second: 1 - share}), repeats))
+
+        for step in range(steps + 1):
+            measure(step / steps)
+        for width in (0.5 / steps, 0.25 / steps):
+            best = min(found, key=lambda share: found[share])
+            measure(best - width)
+            measure(best + width)
+        return dict(sorted(found.items()))
+
+    # Choosing
+
+    def _choose(self, policy: str | float) -> Choice:
+        fixed = fixed_policy(policy, self.devices)
+        if fixed is not None:
+            return Choice(fixed, None, f"the policy {policy} was asked for")
+        if len(self.devices) == 1:
+            return Choice(Split.alone(self.devices[0].id), None, "there is only one device")
+        if self.case.obstacle and not self._learns(policy):
+            return self._one_device()
+        if policy == "oracle":
+            return self._search()
+        if not self.case.obstacle and (policy == "learned" or not self.case.seen.launches):
+            if self.case.foretold is None:
+                self.case.foretold = foretold(self._launcher.forecast(), self.devices)
+            return self.case.foretold
+        return self.case.seen.decided or self._from_what_was_seen()
+
+    def _chunks(self, choice: Choice) -> Chunks:
+        """First chunks by how sure the shares are, and the rest in smaller ones to whoever is free."""
+        shares = {name: max(share, 0.02) for name, share in choice.split.shares.items()}
+        seen = self.case.seen.launches
+        first = _SURE if seen else min(_SURE, 1 / self._launcher.forecast().spread)
+        return Chunks(shares, first, max(1, self.groups // 256))
+
+    def _one_device(self) -> Choice:
+        forecast = self._launcher.forecast()
+        return choose_one(self.case.seen, self.devices, forecast, self.case.obstacle)
+
+    def _search(self) -> Choice:
+        names = [info.id for info in self.devices]
+        if len(names) == 2:
+            curve = self.curve()
+            share = min(curve, key=lambda s: curve[s])
+            split = Split({names[0]: share, names[1]: 1 - share})
+            return Choice(split, None, f"the best of {len(curve)} measured cuts")
+        for name in names:
+            self.time(Split({other: float(other == name) for other in names}))
+        split = choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups).split
+        best, tried = statistics.median(self.time(split)), 1
+        for width in (0.1, 0.05):
+            for giver, taker in permutations(names, 2):
+                if split.shares[giver] < width:
+                    continue
+                shares = dict(split.shares)
+                shares[giver] -= width
+                shares[taker] += width
+                seconds, tried = statistics.median(self.time(Split(shares))), tried + 1
+                if seconds < best:
+                    best, split = seconds, Split(shares)
+        return Choice(split, None, f"the best of {tried} measured cuts")
+
+    def _execution(self, policy: str, outcome: Outcome, reason: str, wall_seconds: float) -> Execution:
+        shares = {info.id: 0.0 for info in self.devices}
+        for each in outcome.devices:
+            shares[each.device] = each.groups / self.groups
+        shared = sum(share > 0 for share in shares.values()) > 1
+        merges = dict(self.case.merges) if shared else dict.fromkeys(self.case.merges, "none")
+        return Execution(
+            policy, shares, outcome.seconds, self._launcher.alone(), self.case.verified, merges,
+            self.case.conflicts, reason, outcome, wall_seconds,
+        )  # fmt: skip

@@ -1,0 +1,70 @@
+"""A launch beside its alternatives: each device alone, and the cuts between them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from apportion.coexecution.bound import BoundKernel, Execution
+from apportion.coexecution.forecast import Forecast
+from apportion.errors import InvalidSetting
+from apportion.runtime.split import Split
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a policy did, beside what each device does alone."""
+
+    kernel: str
+    execution: Execution
+    milliseconds: tuple[float, ...]
+    "Of each repeat."
+    curve: Mapping[float, float] = field(default_factory=dict)
+    "Share of the first device → milliseconds, where cuts were measured."
+    forecast: Forecast | None = None
+    "What was expected before anything ran, where the policy asked."
+    work_items: int = 0
+
+    @property
+    def speedup(self) -> float | None:
+        """Times faster than the best single device; None where no device was measured alone."""
+        alone = self.execution.alone.values()
+        return min(alone) / self.execution.seconds if alone else None
+
+    @property
+    def efficiency(self) -> float | None:
+        """The best measured cut's time over this one's; None where no cuts were measured."""
+        return min(self.curve.values()) / (self.execution.seconds * 1e3) if self.curve else None
+
+
+def compare(bound: BoundKernel, policy: str | float, *, repeats: int = 3, cuts: bool = False) -> Comparison:
+    """Run a launch under a policy, and time it on each device alone.
+
+    The arrays hold the results of one run afterwards, however often it was repeated.
+
+    Args:
+        repeats: timed runs, after the first; their median is told.
+        cuts: measure a curve of cuts between the first two devices too.
+    """
+    if repeats < 1:
+        raise InvalidSetting(f"There must be at least one repeat, not {repeats}")
+    bound.binding.remember()
+    execution = bound.run(policy)  # compiles, and verifies
+    names = [info.id for info in bound.devices]
+    bound.binding.restore()
+    for name in names:
+        bound.time(Split({other: float(other == name) for other in names}), repeats)
+    curve = {}
+    if cuts and len(names) > 1 and not bound.case.obstacle:
+        curve = {share: seconds * 1e3 for share, seconds in bound.curve(repeats).items()}
+    milliseconds = []
+    for _ in range(repeats):
+        bound.binding.restore()
+        execution = bound.run(policy)
+        milliseconds.append(execution.seconds * 1e3)
+    execution = replace(execution, seconds=statistics.median(milliseconds) / 1e3)
+    return Comparison(
+        bound.kernel.signature.name, execution, tuple(milliseconds), curve, bound.case.forecast,
+        bound.span.work_items,
+    )  # fmt: skip

@@ -1,0 +1,236 @@
+"""One kernel on several devices at once: split, run, merged and checked.
+
+with together(source, "saxpy") as kernel:
+    kernel(x, y, 2.0, n, global_size=n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.coexecution.bound import BoundKernel, Execution
+from apportion.coexecution.cuts import fixed_policy
+from apportion.coexecution.forecast import Predictor, from_speeds
+from apportion.coexecution.launching import Case
+from apportion.errors import InvalidSetting, UnknownName
+from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
+from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.signature import Signature, signature_of
+from apportion.program.source import Source
+from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
+from apportion.runtime.binding import Binding, SharedMemory, bind
+from apportion.runtime.opencl.devices import calibrated, described, info_of
+from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.plan import ArrayPlace, Build, Plan
+from apportion.runtime.split import virtualised
+
+Size = int | Sequence[int]
+_DEFAULT_LOCAL = {1: (64,), 2: (16, 4), 3: (8, 4, 2)}
+_COMPILE = CompileOptions()
+
+
+class Together:
+    """A kernel that several devices share. It holds a worker process: close it, or use it in a `with`.
+
+    Args:
+        source: OpenCL C, or the path of a file of it.
+        kernel: its name; not needed where there is only one.
+        devices: ids of the devices that share, in the order of their parts; None: all.
+        policy: who gets how much; see `apportion.coexecution.cuts`.
+        predictor: what foretells the first launch of a size; `apportion.together` has the learned models.
+        merges: argument → merge, where you know better than the analysis.
+        trust: do not compare the first launch of a size with one device's.
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Source,
+        kernel: str | None = None,
+        devices: Sequence[str] | None = None,
+        *,
+        policy: str | float = "learned+feedback",
+        predictor: Predictor = from_speeds,
+        merges: Mapping[str, str] | None = None,
+        trust: bool = False,
+        compile: CompileOptions = _COMPILE,
+        limits: Limits | None = None,
+        worker: Worker | None = None,
+        drivers: DriverOptions = DEFAULT_DRIVERS,
+    ) -> None:
+        self.source = _source(source)
+        text = str(self.source.text)
+        self.compile = compile
+        ir = ir_of(self.source, compile)
+        self.signature: Signature = signature_of(ir, kernel, text)
+        self.access: KernelAccess = accesses_of(ir, text)[self.signature.name]
+        self.policy, self.predictor, self.trust = policy, predictor, trust
+        self.merges = dict(merges or {})
+        for name, merge in self.merges.items():
+            self.signature.argument(name)
+            if merge not in MERGES:
+                raise UnknownName("merge", merge, MERGES)
+        self._options = _driver_options(compile)
+        self._owned = worker is None
+        self.worker = worker or Worker(drivers, limits)
+        known = described(self.worker)
+        names = [info.id for info in known] if devices is None else list(devices)
+        self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
+        fixed_policy(policy, self.devices)  # a policy that there is not is told now, not at the first launch
+        self._memory = SharedMemory(self.worker)
+        self._cases: dict[Any, Case] = {}
+
+    def array(self, shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """An array of zeros that devices use without copying it from and to this process."""
+        return self._memory.empty(shape, dtype)
+
+    def bind(
+        self,
+        *arguments: Value | LocalMemory,
+        global_size: Size,
+        local_size: Size | None = None,
+        offset: Size = (),
+    ) -> BoundKernel:
+        """The kernel with its arguments and range, ready to be launched any number of times."""
+        shape = _sizes(global_size)
+        local = _sizes(local_size) if local_size is not None else self.local_size(shape)
+        span = NDRange(shape, local, _sizes(offset))
+        for info in self.devices:
+            if int(np.prod(local)) > info.max_work_group_size:
+                raise InvalidSetting(
+                    f"A work-group of {local} is more than the {info.max_work_group_size} work-items "
+                    f"{info.id} allows"
+                )
+        binding = bind(self.signature, self.access, arguments, self._memory, self.merges)
+        sizes = tuple(
+            (place.nbytes, place.dtype) for place in binding.places if isinstance(place, ArrayPlace)
+        )
+        key = (span, sizes, tuple(binding.scalars.items()))
+        if key not in self._cases:
+            self._cases[key] = self._case(span, binding)
+        return BoundKernel(self, binding, span, self._cases[key])
+
+    def __call__(
+        self,
+        *arguments: Value | LocalMemory,
+        global_size: Size,
+        local_size: Size | None = None,
+        offset: Size = (),
+        policy: str | float | None = None,
+    ) -> Execution:
+        """Launch: arrays that the kernel writes hold the results afterwards.
+
+        Raises:
+            VerificationFailed: devices disagree about the results; nothing is written.
+            NotSplittable: a split was asked for by number, and the kernel's work cannot be shared.
+            DeadlineExceeded, LimitExceeded, WorkerCrashed, LaunchFailed: the launch came to a bad end.
+        """
+        bound = self.bind(*arguments, global_size=global_size, local_size=local_size, offset=offset)
+        execution = bound.run(self.policy if policy is None else policy)
+        bound.binding.give_back()
+        return execution
+
+    def calibrate(self) -> None:
+        """Measure the devices whose speed is not known; the results are kept for all kernels to come."""
+        strangers = [info.id for info in self.devices if info.calibration is None]
+        if strangers:
+            measured = {info.id: info for info in calibrated(self.worker, strangers)}
+            self.devices = [measured.get(info.id, info) for info in self.devices]
+
+    def close(self) -> None:
+        """End the worker, if it is this kernel's own; twice does nothing."""
+        self._memory.clear()
+        self._cases.clear()
+        if self._owned:
+            self.worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def build_for(self, span: NDRange) -> Build:
+        """What is compiled for a range: with virtual indices where the kernel needs them."""
+        text = str(self.source.text)
+        if not self.access.virtual_indices:
+            return Build(text, self.signature.name, self._options)
+        source, options = virtualised(text, self._options, span)
+        return Build(source, self.signature.name, options)
+
+    def local_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The work-group size where none is asked for: the kernel's own, else a small one that fits."""
+        if self.signature.required_local_size is not None:
+            return self.signature.required_local_size[: len(shape)]
+        most = min(info.max_work_group_size for info in self.devices)
+        local = tuple(
+            np.gcd(size, wanted) for size, wanted in zip(shape, _DEFAULT_LOCAL[len(shape)], strict=True)
+        )
+        return tuple(int(size) for size in local) if np.prod(local) <= most else (1,) * len(shape)
+
+    def _case(self, span: NDRange, binding: Binding) -> Case:
+        """The best dimension to cut, and the merges that hold along it."""
+        merges = {place.name: place.merge for place in binding.written}
+        refused = [name for name, merge in merges.items() if merge == "refuse"]
+        obstacles = [
+            f"{a.name}: {a.reason}" for a in self.access.arguments if a.name in refused
+        ]  # fmt: skip
+        if self.access.untraced and not self.merges:
+            obstacles.append(self.access.untraced)
+        if max(span.groups) == 1:
+            obstacles.append("there is only one work-group")
+        choices = []
+        for dimension, groups in enumerate(span.groups):
+            along = {
+                name: "diff"
+                if merge == "slice" and not self._sliced(name, span, dimension, binding)
+                else merge
+                for name, merge in merges.items()
+            }
+            slices = sum(merge == "slice" for merge in along.values())
+            # Slices spare copies and merging; many groups allow fine cuts; the slowest dimension gives long
+            # rows.
+            choices.append(((groups > 1, slices, min(groups, 64), dimension), dimension, along))
+        _, dimension, along = max(choices)
+        return Case(dimension, along, obstacle="; ".join(obstacles))
+
+    def _sliced(self, name: str, span: NDRange, dimension: int, binding: Binding) -> bool:
+        """Whether cuts along a dimension cut the writes to an argument into ranges that do not overlap."""
+        place = next(place for place in binding.written if place.name == name)
+        plan = Plan(
+            Build("", ""),
+            span,
+            dimension,
+            binding.places,
+            program=self.access.program,
+            scalars=binding.scalars,
+        )
+        groups = span.groups[dimension]
+        cuts = {1, groups // 4, groups // 2, 3 * groups // 4, groups - 1} - {0, groups}
+        return all(plan.sliced(place, [(0, cut), (cut, groups)]) for cut in cuts)
+
+
+def _source(source: str | Path | Source) -> Source:
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, Path) or ("\n" not in source and source.endswith((".cl", ".ocl"))):
+        return Source.read(Path(source), "opencl")
+    return Source(source, "opencl", "<kernel>")
+
+
+def _driver_options(options: CompileOptions) -> str:
+    words = [f"-D{define}" for define in options.defines]
+    words += [f"-I{path}" for path in options.include_paths]
+    if options.standard is not None:
+        words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
+    return " ".join(words)
+
+
+def _sizes(size: Size) -> tuple[int, ...]:
+    return (int(size),) if isinstance(size, int | np.integer) else tuple(int(part) for part in size)

@@ -1,0 +1,81 @@
+"""Learning: tasks, features, models and their training, a room for each question."""
+
+from apportion.registry import Registry
+
+models = Registry(
+    "model",
+    {
+        "programl": "apportion.learn.dataflow.programl:Programl",
+        "constant": "apportion.learn.dataflow.constant:ConstantNodes",
+    },
+    extras={"programl": "torch"},
+)
+
+_TREES = ("extra-trees", "random-forest", "boosting", "decision-tree", "linear", "pooled")
+row_models = Registry(
+    "learner",
+    {name: f"apportion.learn.shares.trees:{name.replace('-', '_')}" for name in _TREES},
+    extras=dict.fromkeys(_TREES, "trees"),
+)
+"What learns from rows of features: `(settings, rows, truth, seed) -> RowModel`."
+
+engines = Registry(
+    "engine",
+    {
+        "numpy": "apportion.learn.shares.kernel_model:by_numpy",
+        "onnx": "apportion.learn.shares.onnx_engine:by_onnx",
+    },
+    extras={"onnx": "onnx"},
+)
+"What evaluates a kernel model: `(model, confidence) -> Answers`, all to the same answers."
+
+exports = Registry("form", {"onnx": "apportion.learn.shares.onnx_graph:onnx_of"}, extras={"onnx": "onnx"})
+"A kernel model as a file for other programs: `(model, confidence, task) -> bytes`."
+
+rankers = Registry(
+    "ranker",
+    {
+        "network": "apportion.learn.ranking.ranking_learner:NetworkRanker",
+        "trees": "apportion.learn.ranking.boosting:TreeRanker",
+        "xgboost": "apportion.learn.ranking.boosting:PairwiseRanker",
+        "average": "apportion.learn.ranking.average:AverageRanker",
+        "ridge": "apportion.learn.ranking.ridge:RidgeRanker",
+        "random": "apportion.learn.ranking.ranker:Chance",
+        "constant": "apportion.learn.ranking.ranker:Constant",
+    },
+    extras={"network": "torch", "trees": "trees", "xgboost": "xgboost"},
+)
+"What scores the configurations of a graph: see `ranking.Ranker`."
+
+_VECTORS = ("constant", "ridge", "extra-trees", "random-forest", "boosting")
+vector_models = Registry(
+    "learner of vectors",
+    {
+        **{name: f"apportion.learn.relative.vectors:{name.replace('-', '_')}" for name in _VECTORS},
+        "bagged-boosting": "apportion.learn.relative.bagging:bagged_boosting",
+        "network": "apportion.learn.relative.vae:network",
+    },
+    extras={
+        "network": "torch",
+        **dict.fromkeys(("extra-trees", "random-forest", "boosting", "bagged-boosting"), "trees"),
+    },
+)
+"What learns a number for each system from rows of features: see `vectors`."
+
+
+_DATAFLOW = "apportion.learn.dataflow.tasks"
+
+tasks = Registry(
+    "task",
+    {
+        "reachability": f"{_DATAFLOW}:reachability",
+        "dominance": f"{_DATAFLOW}:dominance",
+        "datadep": f"{_DATAFLOW}:datadep",
+        "liveness": f"{_DATAFLOW}:liveness",
+        "subexpressions": f"{_DATAFLOW}:subexpressions",
+        "device-mapping": "apportion.learn.shares.device_mapping:device_mapping",
+        "load-balance": "apportion.learn.shares.load_balance:load_balance",
+        "config_ranking": "apportion.learn.ranking.task:config_ranking",
+    },
+)
+"What is asked: each task a frozen value, found by name."

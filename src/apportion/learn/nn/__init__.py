@@ -1,0 +1,1 @@
+"""Parts of neural networks that several questions share; torch is imported here."""

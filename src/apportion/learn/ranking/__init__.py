@@ -1,0 +1,1 @@
+"""Which configuration of a tensor program is fastest."""

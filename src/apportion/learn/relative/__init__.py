@@ -1,0 +1,1 @@
+"""How fast a run is on each of several systems, relative to the others."""

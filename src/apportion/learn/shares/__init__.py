@@ -1,0 +1,1 @@
+"""The share of a kernel's work that each device should take."""

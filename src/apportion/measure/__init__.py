@@ -1,0 +1,1 @@
+"""Measuring: campaigns over kernels and devices, spaces of configurations, counters."""

@@ -1,0 +1,1 @@
+"""Program graphs as pictures."""

@@ -1,0 +1,1 @@
+"""XLA's HLO: modules, their text, and JAX functions lowered to it."""

@@ -1,0 +1,82 @@
+"""Layouts of a JAX function: its how the arrays of its products, convolutions and reshapes lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from apportion.program.hlo.jax import Spec, jax
+
+_PRIMITIVES = ("dot_general", "conv_general_dilated", "reshape")
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+
+Orders = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None]
+"Of result, first and second operand: dimensions from the one that varies slowest; None leaves it to XLA."
+
+
+class Constrained:
+    """A function whose configurable nodes are known, and can be given layouts."""
+
+    def __init__(self, function: Callable[..., Any], specs: Sequence[Spec]) -> None:
+        self._package = jax()
+        shapes = [self._package.ShapeDtypeStruct(dims, element) for dims, element in specs]
+        self._traced = self._package.make_jaxpr(function)(*shapes)
+        self.ranks: list[tuple[int, int, int]] = []
+        "Of each configurable node: dimensions of its result, first and second operand; 0 for none."
+        self._orders: Sequence[Orders] | None = None
+        self._package.eval_shape(self.with_layouts(None), *shapes)
+
+    def with_layouts(self, orders: Sequence[Orders] | None) -> Callable[..., Any]:
+        """The function with these layouts, one for each node; None for XLA's own choice."""
+
+        def run(*arguments: Any) -> Any:
+            self.ranks, self._orders = [], orders
+            return self._evaluated(self._traced.jaxpr, self._traced.consts, arguments)[0]
+
+        return run
+
+    def _evaluated(self, program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        values: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
+        values |= zip(program.invars, arguments, strict=True)
+
+        def value(atom: Any) -> Any:
+            return atom.val if hasattr(atom, "val") else values[atom]
+
+        for equation in program.eqns:
+            given = [value(atom) for atom in equation.invars]
+            name = equation.primitive.name
+            if name in _CALLS:
+                inner = equation.params[_CALLS[name]]
+                results = self._evaluated(inner.jaxpr, inner.consts, given)
+            elif name in _PRIMITIVES:
+                results = [self._node(equation, given)]
+            else:
+                results = self._bound(equation, given)
+            values |= zip(equation.outvars, results, strict=True)
+        return [value(atom) for atom in program.outvars]
+
+    def _node(self, equation: Any, given: list[Any]) -> Any:
+        number = len(self.ranks)
+        result_rank = len(equation.outvars[0].aval.shape)
+        ranks = [result_rank, *(len(one.shape) for one in given[:2])]
+        first, second, third = [*ranks, 0, 0][:3]
+        self.ranks.append((first, second, third))
+        orders = (None, None, None) if self._orders is None else self._orders[number]
+        with self._package.named_scope(f"configurable{number}"):
+            given = [self._lying(one, order) for one, order in zip(given, orders[1:], strict=False)] + given[
+                2:
+            ]
+            (result,) = self._bound(equation, given)
+        return self._lying(result, orders[0])
+
+    def _lying(self, array: Any, order: tuple[int, ...] | None) -> Any:
+        if order is None:
+            return array
+        layout = import_module("jax.experimental.layout")
+        return layout.with_layout_constraint(array, layout.Layout(major_to_minor=order))
+
+    @staticmethod
+    def _bound(equation: Any, given: list[Any]) -> list[Any]:
+        found = equation.primitive.bind(*given, **equation.params)
+        return list(found) if equation.primitive.multiple_results else [found]

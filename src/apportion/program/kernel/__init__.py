@@ -1,0 +1,1 @@
+"""OpenCL kernels: signatures, memory accesses, operation counts, launches."""

@@ -1,0 +1,1 @@
+"""Tables, intervals, drawings and pages: how results look."""

@@ -1,0 +1,184 @@
+"""What a device is and what can be asked of it: descriptions, launches, timings."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InvalidSetting
+from apportion.program.kernel.bounds import NDRange
+
+Value = NDArray[Any] | np.generic | int | float | bytes
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a device does per second, measured once and kept."""
+
+    to_device: float
+    "Bytes per second from the host to the device."
+    from_device: float
+    "Bytes per second from the device to the host."
+    memory: float
+    "Bytes per second that a kernel reads and writes in the device's memory."
+    arithmetic: float
+    "Single-precision multiply-adds per second."
+    launch_seconds: float
+    "From handing over an empty kernel until it is known to be done."
+    worth: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Operation (`program.work.WORK`) → multiply-adds that one is worth on this device, where that was
+    measured; `groups` for starting a work-group."""
+    latency: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Operation → seconds that one takes a work-item that is alone, where that was measured; `waits` for
+    handing over from a work-group to the next, where each waits for the one before it."""
+
+    def speeds(self) -> dict[str, float]:
+        """Everything under a name of its own: what operations are worth as `worth angles`."""
+        return {name: float(getattr(self, name)) for name in _rates()} | {
+            f"{table} {name}": float(each) for table in _TABLES for name, each in getattr(self, table).items()
+        }
+
+
+_TABLES = ("worth", "latency")
+
+
+def _rates() -> list[str]:
+    """The names of what a calibration holds besides its tables."""
+    return [each.name for each in fields(Calibration) if each.name not in _TABLES]
+
+
+def middle_of(found: Sequence[Calibration]) -> Calibration:
+    """The median of several calibrations, number by number: others may use the machine during one of them."""
+    rates = {name: statistics.median(getattr(one, name) for one in found) for name in _rates()}
+    # What an operation takes was measured, not what it is worth in another one.
+    worth = {
+        name: rates["arithmetic"] * statistics.median(one.worth[name] / one.arithmetic for one in found)
+        for name in found[0].worth
+    }
+    latency = {name: statistics.median(one.latency[name] for one in found) for name in found[0].latency}
+    return Calibration(**rates, worth=worth, latency=latency)
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, as its driver describes it."""
+
+    id: str
+    "How the command line and results name it: `cpu`, `cpu2`, `gpu`."
+    name: str
+    kind: str
+    "`cpu`, `gpu` or `accelerator`."
+    vendor: str
+    platform: str
+    driver: str
+    version: str
+    compute_units: int
+    memory_bytes: int
+    local_bytes: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...] = (1, 1, 1)
+    shares_memory: bool = False
+    "Kernels work on the host's memory, without copies."
+    double_precision: bool = False
+    faults: tuple[str, ...] = ()
+    "What is known to go wrong with this driver."
+    calibration: Calibration | None = None
+    compiler: str = ""
+    "What compiles kernels for it, as far as the driver tells."
+
+    def speeds(self) -> dict[str, float]:
+        """`Calibration.speeds`; nothing where it was never calibrated."""
+        return self.calibration.speeds() if self.calibration is not None else {}
+
+
+@dataclass(frozen=True)
+class LocalMemory:
+    """An argument that is memory of each work-group."""
+
+    nbytes: int
+
+    def __post_init__(self) -> None:
+        if self.nbytes < 1:
+            raise InvalidSetting(f"Local memory must have at least one byte, not {self.nbytes}")
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A kernel with its arguments and its range."""
+
+    source: str
+    kernel: str
+    arguments: tuple[Value | LocalMemory, ...]
+    "In the order of the kernel's parameters. Arrays that the kernel writes are changed."
+    span: NDRange
+    options: str = ""
+    "Options for the driver's compiler."
+    name: str = "<source>"
+    "Where the source came from, for messages."
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long one launch took, in seconds, as the host saw it."""
+
+    seconds: float
+    upload: float = 0.0
+    kernel: float = 0.0
+    download: float = 0.0
+
+
+class Device(ABC):
+    """Something that runs kernels. It holds a resource: close it, or use it in a `with`."""
+
+    info: DeviceInfo
+
+    @abstractmethod
+    def run(self, launch: Launch) -> Timing:
+        """Run a kernel over its whole range; arrays among its arguments hold the results afterwards."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what the device holds; twice does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker process may take before it is stopped."""
+
+    seconds: float = 60.0
+    "For one launch, or for all launches of one call."
+    build_seconds: float = 120.0
+    "For compiling a program for every device."
+    memory_bytes: int = field(default_factory=lambda: _physical_memory() * 8 // 10)
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "build_seconds", "memory_bytes"):
+            if getattr(self, name) <= 0:
+                raise InvalidSetting(f"{name} must be more than 0, not {getattr(self, name)}")
+
+
+def info_from(values: Mapping[str, Any]) -> DeviceInfo:
+    """A description from plain values, as they come back from JSON."""
+    found = dict(values)
+    calibration = found.get("calibration")
+    found["calibration"] = Calibration(**calibration) if isinstance(calibration, dict) else calibration
+    for name in ("faults", "max_work_item_sizes"):
+        found[name] = tuple(found.get(name, ()))
+    return DeviceInfo(**found)
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,182 @@
+"""The OpenCL drivers, inside a worker process: devices found, described, and given launches.
+
+Nothing outside a worker imports this module: a driver that crashes takes only the worker with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from apportion.errors import NoDevice, UnknownName
+from apportion.runtime import memory
+from apportion.runtime.base import Calibration, DeviceInfo
+from apportion.runtime.opencl.calibration import calibrate
+from apportion.runtime.opencl.queue import POCL, Queue
+from apportion.runtime.opencl.running import Prepared, Running
+from apportion.runtime.opencl.thread_priority import GivingWay
+from apportion.runtime.opencl.visiting import Visitor
+from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.visit import Launched, Seen, Visit
+
+Bytes = NDArray[np.uint8]
+
+
+class Driver:
+    """Every device that the loader finds, and the memory that the other process shares."""
+
+    def __init__(self) -> None:
+        self.devices = {queue.info.id: queue for queue in _found()}
+        self.regions: dict[int, tuple[Bytes, int]] = {}
+        self._visitor = Visitor(self.devices)
+        self._giving_way = GivingWay()
+        self._prepared: dict[int, Prepared] = {}
+
+    def describe(self) -> list[DeviceInfo]:
+        """All devices, in the order the loader gives them, the CPU first."""
+        return [queue.info for queue in self.devices.values()]
+
+    def attach(self, number: int, descriptor: int, nbytes: int) -> None:
+        """Map a region that the other process made."""
+        self.regions[number] = (memory.attached(descriptor, nbytes), nbytes)
+
+    def detach(self, number: int) -> None:
+        """Forget a region, and every buffer made for it."""
+        self.regions.pop(number, None)
+        for queue in self.devices.values():
+            queue.forget(number)
+
+    def build(self, build: Build, devices: list[str]) -> dict[str, int]:
+        """Compile for these devices; the largest work-group that each allows."""
+        return {name: self._queue(name).largest_group(build) for name in devices}
+
+    def calibrate(self, device: str) -> Calibration:
+        """What a device does per second."""
+        self._giving_way.arrange()
+        return calibrate(self._queue(device))
+
+    def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> Outcome:
+        """Launch a kernel's parts on their devices at once, bring the results home and merge them.
+
+        Args:
+            slot: where the plan is kept, to be launched `again`; what was there is forgotten.
+            report: called once, when every device has compiled the kernel and begun.
+        """
+        names = [part.device for part in plan.parts] if plan.chunks is None else list(plan.chunks.shares)
+        if not names:
+            raise NoDevice("The plan gives no device any work")
+        self._prepared[slot] = Prepared(plan, [self._queue(name) for name in dict.fromkeys(names)])
+        return self._launch(self._prepared[slot], report)
+
+    def again(self, slot: int) -> Outcome:
+        """Launch once more what was launched before."""
+        return self._launch(self._prepared[slot], lambda: None)
+
+    def _launch(self, prepared: Prepared, report: Callable[[], None]) -> Outcome:
+        running = Running(prepared, self.regions, report)
+        running.compile()
+        self._giving_way.arrange(prepared.queues)
+        started = time.perf_counter()
+        times = running.launch(started)
+        merging = time.perf_counter()
+        if prepared.plan.probe:
+            return Outcome(times, merging - started, covered=running.gapless())
+        conflicts, strays = running.bring_together()
+        ended = time.perf_counter()
+        running.check_guards()
+        return Outcome(times, ended - started, ended - merging, conflicts, strays)
+
+    def visit(self, visit: Visit, report: Callable[[tuple[str, Launched]], None]) -> list[Seen]:
+        """Measure one case of a workload on several devices in turn; every launch is told as it ends."""
+        self._giving_way.arrange()
+        return self._visitor.visit(visit, report)
+
+    def _queue(self, device: str) -> Queue:
+        if device not in self.devices:
+            raise UnknownName("device", device, self.devices)
+        return self.devices[device]
+
+
+def _found() -> list[Queue]:
+    """Every device of every platform, each under a short name of its own; CPUs first."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        return []
+    kinds = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
+    found: list[tuple[str, Any, Any]] = []
+    for platform in platforms:
+        try:
+            devices = platform.get_devices()
+        except cl.Error:
+            continue  # a driver without its hardware
+        for device in devices:
+            kind = next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
+            found.append((kind, platform, device))
+    found = _one_pocl(found)
+    found.sort(key=lambda entry: ["cpu", "gpu", "accelerator"].index(entry[0]))
+    counts: dict[str, int] = {}
+    queues = []
+    for kind, platform, device in found:
+        counts[kind] = counts.get(kind, 0) + 1
+        name = kind if counts[kind] == 1 else f"{kind}{counts[kind]}"
+        queues.append(Queue(device, _info(name, kind, platform, device)))
+    return queues
+
+
+def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
+    """Without older versions of PoCL, where one instance was asked for: they would compete for the processor.
+
+    pyopencl's own loader always offers the wheel's, also beside the system's.
+    """
+    pocl = [entry for entry in found if POCL in entry[1].name]
+    if os.environ.get("APPORTION_POCL_INSTANCES") != "1" or len(pocl) < 2:
+        return found
+    newest = max(
+        pocl, key=lambda entry: [int(n) for n in re.findall(r"\d+", entry[1].version.split("PoCL")[-1])[:2]]
+    )
+    return [entry for entry in found if entry not in pocl or entry is newest]
+
+
+def _info(name: str, kind: str, platform: Any, device: Any) -> DeviceInfo:
+    return DeviceInfo(
+        id=name,
+        name=device.name.strip(),
+        kind=kind,
+        vendor=device.vendor.strip(),
+        platform=platform.name.strip(),
+        driver=device.driver_version.strip(),
+        version=platform.version.strip(),
+        compute_units=int(device.max_compute_units),
+        memory_bytes=int(device.global_mem_size),
+        local_bytes=int(device.local_mem_size),
+        max_work_group_size=int(device.max_work_group_size),
+        max_work_item_sizes=tuple(int(size) for size in device.max_work_item_sizes),
+        shares_memory=kind == "cpu" and name not in os.environ.get("APPORTION_COPYING", "").split(","),
+        double_precision="cl_khr_fp64" in device.extensions,
+        faults=_faults(platform.name, platform.version),
+        compiler=_compiler(platform.version, device.opencl_c_version),
+    )
+
+
+def _compiler(version: str, language: str) -> str:
+    """`LLVM 14.0.6, OpenCL C 3.0` where the driver tells of its LLVM, else the language alone."""
+    llvm = re.search(r"LLVM \d[\d.]*", version)
+    words = " ".join(language.split()[:3])
+    return f"{llvm[0]}, {words}" if llvm else words
+
+
+def _faults(platform: str, version: str) -> tuple[str, ...]:
+    if POCL not in platform:
+        return ()
+    return (
+        "PoCL 3 to 5 miscompile `continue` across a barrier: every work-item then does what one should",
+        "compiles once more for each work-group size, at the first launch",
+    )

@@ -1,0 +1,158 @@
+"""One OpenCL device inside a worker process: its context, its programs, its buffers, its thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from apportion.errors import CompileError, LaunchFailed
+from apportion.program.kernel.bounds import Interval
+from apportion.runtime import memory
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.opencl.staging import WORTH_IT, Staging
+from apportion.runtime.plan import Build
+
+Bytes = NDArray[np.uint8]
+POCL = "Portable Computing Language"
+"What PoCL calls its platform."
+_READ_WRITE = cl.mem_flags.READ_WRITE
+
+
+class Queue:
+    """One device: its context, its programs, its buffers and the thread that talks to it.
+
+    A thread of its own, since waiting for one device must not keep another from being fed; and Intel's
+    runtime with one worker computes in the thread that waits. What begins at once needs none.
+    """
+
+    def __init__(self, device: cl.Device, info: DeviceInfo) -> None:
+        self.info = info
+        self.device = device
+        self.context = cl.Context([device])
+        self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=info.id)
+        self.staging = Staging(self.context, self.queue)
+        self._kernels: dict[Build, cl.Kernel] = {}
+        self._warm: set[tuple[Build, tuple[int, ...]]] = set()
+        self.shared: dict[tuple[int, int], cl.Buffer] = {}
+        self.own: dict[int, OwnBuffer] = {}
+        self.private: dict[int, Bytes] = {}
+
+    def kernel(self, build: Build) -> cl.Kernel:
+        """The compiled kernel; compiled at most once."""
+        if build not in self._kernels:
+            try:
+                program = cl.Program(self.context, build.source).build(options=build.options)
+                self._kernels[build] = cl.Kernel(program, build.kernel)
+            except cl.RuntimeError as error:
+                raise CompileError(
+                    f"The compiler of {self.info.id} ({self.info.platform}) refuses the kernel "
+                    f"{build.kernel!r}",
+                    diagnostics=str(error),
+                ) from error
+            except cl.LogicError as error:
+                raise LaunchFailed(
+                    f"There is no kernel {build.kernel!r} on {self.info.id}: {error}"
+                ) from error
+        return self._kernels[build]
+
+    def first_launch(self, build: Build, local_size: tuple[int, ...]) -> bool:
+        """Whether this kernel is launched in work-groups of this size for the first time here."""
+        first = (build, local_size) not in self._warm
+        self._warm.add((build, local_size))
+        return first
+
+    def begins_at_once(self, build: Build, local_size: tuple[int, ...]) -> bool:
+        """Whether a launch computes on the host's own arrays from when it is enqueued, with nobody waiting.
+
+        PoCL's threads do; not in a first launch, in which a driver may compile before it comes back.
+        """
+        own_threads = POCL in self.info.platform and self.info.shares_memory
+        return own_threads and (build, local_size) in self._warm
+
+    def adopt(self, build: Build, binary: bytes) -> None:
+        """Take a kernel from a binary that this device's compiler made before."""
+        if build not in self._kernels:
+            program = cl.Program(self.context, [self.device], [binary]).build()
+            self._kernels[build] = cl.Kernel(program, build.kernel)
+
+    def largest_group(self, build: Build) -> int:
+        """The most work-items that a work-group of this kernel may have here."""
+        return int(
+            self.kernel(build).get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.device)
+        )
+
+    def shared_buffer(self, region: int, whole: Bytes, nbytes: int) -> cl.Buffer:
+        """A buffer over memory of the host: no copy."""
+        key = (region, whole.ctypes.data)
+        if key not in self.shared:
+            flags = _READ_WRITE | cl.mem_flags.USE_HOST_PTR
+            self.shared[key] = cl.Buffer(self.context, flags, hostbuf=memory.data_of(whole, nbytes))
+        return self.shared[key]
+
+    def private_copy(self, region: int, home: Bytes, nbytes: int) -> Bytes:
+        """This device's own copy of an array in host memory, holding what the array holds now."""
+        if region not in self.private:
+            self.private[region] = memory.guarded(nbytes)
+        whole = self.private[region]
+        memory.data_of(whole, nbytes)[:] = memory.data_of(home, nbytes)
+        return whole
+
+    def own_buffer(self, region: int, nbytes: int) -> OwnBuffer:
+        """A buffer in the device's memory, with guards."""
+        if region not in self.own:
+            self.own[region] = OwnBuffer(self, nbytes)
+        return self.own[region]
+
+    def forget(self, region: int) -> None:
+        """Let go of what was made for a region."""
+        self.own.pop(region, None)
+        self.private.pop(region, None)
+        for key in [key for key in self.shared if key[0] == region]:
+            del self.shared[key]
+
+
+class OwnBuffer:
+    """Memory of a device for one array: a guard, the array, a guard."""
+
+    def __init__(self, queue: Queue, nbytes: int) -> None:
+        # A sub-buffer must start at a multiple of the device's alignment, which is given in bits.
+        self.front = max(memory.PAGE, queue.device.mem_base_addr_align // 8)
+        self.nbytes = nbytes
+        self.whole = cl.Buffer(queue.context, _READ_WRITE, self.front + nbytes + memory.PAGE)
+        guard = np.full(self.front + memory.PAGE, memory.CANARY, np.uint8)
+        cl.enqueue_copy(queue.queue, self.whole, guard[: self.front], is_blocking=True)
+        cl.enqueue_copy(
+            queue.queue, self.whole, guard[: memory.PAGE], dst_offset=self.front + nbytes, is_blocking=True
+        )
+        self.data = self.whole.get_sub_region(self.front, nbytes, _READ_WRITE)
+
+    def upload(self, queue: Queue, home: Bytes, part: Interval) -> None:
+        """Copy bytes of the host's array to the same place here."""
+        start, end = part
+        offset = self.front + start
+        if end - start >= WORTH_IT:
+            queue.staging.upload(self.whole, offset, home[start:end])
+        elif end > start:
+            cl.enqueue_copy(queue.queue, self.whole, home[start:end], dst_offset=offset, is_blocking=False)
+
+    def download(self, queue: Queue, home: Bytes, part: Interval) -> None:
+        """Copy bytes from here to the same place of the host's array."""
+        start, end = part
+        offset = self.front + start
+        if end - start >= WORTH_IT:
+            queue.staging.download(home[start:end], self.whole, offset)
+        elif end > start:
+            cl.enqueue_copy(queue.queue, home[start:end], self.whole, src_offset=offset, is_blocking=False)
+
+    def overrun(self, queue: Queue) -> str | None:
+        """Where the guards were broken."""
+        before, after = np.empty(memory.PAGE, np.uint8), np.empty(memory.PAGE, np.uint8)
+        cl.enqueue_copy(
+            queue.queue, before, self.whole, src_offset=self.front - memory.PAGE, is_blocking=True
+        )
+        cl.enqueue_copy(queue.queue, after, self.whole, src_offset=self.front + self.nbytes, is_blocking=True)
+        return memory.broken(before, after, self.nbytes)

@@ -1,1 +1,0 @@
-"""Experiments: one TOML file makes one run directory."""
