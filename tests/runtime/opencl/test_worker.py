@@ -214,4 +214,5 @@ def test_instances_of_pocl_run_in_threads_of_their_own(worker: Worker) -> None:
         for line in Path(f"/proc/{worker._process.pid}/maps").read_text().splitlines()
         if "libpocl" in line
     }
-    assert len(libraries) == 3
+    # Where the wheel's does not know the processor it is loaded, and not used.
+    assert len(libraries) == 3 + any("/pocl1-" in library for library in libraries)

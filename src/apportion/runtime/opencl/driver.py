@@ -19,6 +19,7 @@ from apportion.errors import NoDevice, UnknownName
 from apportion.runtime import memory
 from apportion.runtime.base import Calibration, DeviceInfo
 from apportion.runtime.opencl.calibration import calibrate
+from apportion.runtime.opencl.processor import UNKNOWN
 from apportion.runtime.opencl.queue import POCL, Queue
 from apportion.runtime.opencl.running import Prepared, Running
 from apportion.runtime.opencl.thread_priority import GivingWay
@@ -120,7 +121,7 @@ def _found() -> list[Queue]:
         for device in devices:
             kind = next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
             found.append((kind, platform, device))
-    found = _one_pocl(found)
+    found = _one_pocl(_that_compile(found))
     found.sort(key=lambda entry: ["cpu", "gpu", "accelerator"].index(entry[0]))
     counts: dict[str, int] = {}
     queues = []
@@ -129,6 +130,13 @@ def _found() -> list[Queue]:
         name = kind if counts[kind] == 1 else f"{kind}{counts[kind]}"
         queues.append(Queue(device, _info(name, kind, platform, device)))
     return queues
+
+
+def _that_compile(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
+    """Without PoCL devices that do not know their processor, where a copy is there that does."""
+    lost = [entry for entry in found if POCL in entry[1].name and entry[2].version.endswith(f"-{UNKNOWN}")]
+    others = [entry for entry in found if entry not in lost]
+    return others if any(POCL in entry[1].name for entry in others) else found
 
 
 def _one_pocl(found: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:

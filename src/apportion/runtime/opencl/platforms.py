@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MissingPackage, UnreadableFile
+from apportion.runtime.opencl import processor
 from apportion.settings import cache_folder, replace_file
 
 _OWN_VARIABLES = (b"POCL_MAX_PTHREAD_COUNT", b"POCL_AFFINITY")
@@ -76,8 +77,11 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
     if instances > 1:  # copies of the wheel's PoCL; another PoCL beside them would be one more device
         libraries = others
     wheel = pocl_library()
+    # Where the wheel's PoCL does not know the processor, the first instance is a copy too.
+    name = processor.replacement_for(wheel) if wheel is not None else None
+    copies = range(1 if name else 2, instances + 1)
     if wheel is not None:
-        libraries += [str(pocl_copy(wheel, number)) for number in range(2, instances + 1)]
+        libraries += [str(pocl_copy(wheel, number, name)) for number in copies]
     intel = next((Path(library) for library in libraries if "libintelocl" in library), None)
     # Devices that run on the same processors share them, or each would wait for the other.
     threads = options.threads or max(1, (os.cpu_count() or 1) // (instances + (intel is not None)))
@@ -96,7 +100,7 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
         "CL_CONFIG_CPU_TBB_NUM_WORKERS": str(threads),
         "DPCPP_CPU_NUM_CUS": str(threads),
     }
-    for number in range(2, instances + 1):
+    for number in copies:
         environment[f"POCL_MAX_PTHREAD_COUN{number}"] = str(threads)
     if intel is not None and (runtime := _installed("intel-cmplr-lib-rt", "libsvml.so")) is not None:
         # The runtime's own libraries come in another package, which may lie in another place.
@@ -153,15 +157,19 @@ def _installed(package: str, name: str) -> Path | None:
     return None
 
 
-def pocl_copy(library: Path, number: int) -> Path:
+def pocl_copy(library: Path, number: int, processor_name: str | None = None) -> Path:
     """An independent instance of PoCL: a copy under another SONAME, made once and kept in the cache.
+
+    Args:
+        processor_name: what the copy calls the processor; None for what the library itself does.
 
     Raises:
         UnreadableFile: the library does not hold its own name, so that it cannot be renamed.
     """
     name = library.name.encode()
+    status = library.stat()
     digest = hashlib.sha256(
-        f"{library.resolve()}:{library.stat().st_size}:{library.stat().st_mtime_ns}".encode()
+        f"{library.resolve()}:{status.st_size}:{status.st_mtime_ns}{processor_name or ''}".encode()
     )
     root = cache_folder("drivers", f"pocl{number}-{digest.hexdigest()[:12]}")
     # PoCL finds its own files, and hwloc, by this path relative to itself.
@@ -182,6 +190,8 @@ def pocl_copy(library: Path, number: int) -> Path:
     data = data.replace(name + b"\0", new_name + b"\0")
     for variable in _OWN_VARIABLES:
         data = data.replace(variable + b"\0", variable[:-1] + str(number).encode() + b"\0")
+    if processor_name is not None:
+        data = processor.renamed(data, processor_name)
     folder.mkdir(parents=True, exist_ok=True)
     (root / "pocl_binary_distribution").mkdir(exist_ok=True)
     link = root / "pocl_binary_distribution" / ".libs"
