@@ -11,27 +11,25 @@ from apportion.runtime.opencl.processor import level_of, renamed
 
 from apportion.runtime.opencl.platforms import pocl_library
 
-HASWELL = set(
-    [
-        "cx16",
-        "popcnt",
-        "ssse3",
-        "sse4_1",
-        "sse4_2",
-        "avx",
-        "avx2",
-        "bmi1",
-        "bmi2",
-        "f16c",
-        "fma",
-        "abm",
-        "movbe",
-    ]
-)
+HASWELL = {
+    "cx16",
+    "popcnt",
+    "ssse3",
+    "sse4_1",
+    "sse4_2",
+    "avx",
+    "avx2",
+    "bmi1",
+    "bmi2",
+    "f16c",
+    "fma",
+    "abm",
+    "movbe",
+}
 
 
 def test_the_level_is_the_highest_whose_flags_and_those_below_are_all_there() -> None:
-    assert level_of(HASWELL | set(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])) == "x86-64-v4"
+    assert level_of(HASWELL | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) == "x86-64-v4"
     assert level_of(HASWELL | {"avx512f"}) == "x86-64-v3"
     assert level_of(HASWELL - {"ssse3"}) == "x86-64"
     assert level_of(set()) == "x86-64"
