@@ -58,7 +58,7 @@ def describe(
     if not isinstance(source, Source):
         source = Source.read(source)
     options = compile or CompileOptions(
-        target=TARGET if source.language == "opencl" else None, vectorize=vectorized
+        target=source.build.target or TARGET if source.language == "opencl" else None, vectorize=vectorized
     )
     recovered = None
     try:

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from apportion.advise.learned_analyses import labels_of, run_learned
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_table
 from apportion.errors import AnalysisError, InvalidSetting, UnknownName
 from apportion.program import graph_of
@@ -53,7 +54,7 @@ def analyze(
     json: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     function: str | None = None,
-    language: str | None = None,
+    building: Building = USUAL,
 ) -> int:
     """Run a data-flow analysis over a program graph.
 
@@ -73,11 +74,10 @@ def analyze(
             where the reference gives up, its error takes the place of steps.
         out: Draw the graph here with the root and the labelled nodes coloured: .svg, .html or .dot.
         function: Only this function or kernel, with what it calls.
-        language: llvm, bitcode, c, c++ or opencl, whatever the file's name says.
     """
     if out is not None and out.suffix not in _PICTURES:
         raise UnknownName("form of picture", out.suffix, _PICTURES)
-    graph = _read(file, function, language)
+    graph = _read(file, function, building)
     eligible = _eligible(graph, analysis, mode, json)
     chosen = _chosen(graph, analysis, root, roots, seed, mode, eligible)
     if out is not None:
@@ -93,12 +93,12 @@ def analyze(
     return 0
 
 
-def _read(file: Path, function: str | None, language: str | None) -> ProgramGraph:
-    if file.suffix == ".json" and language is None:
+def _read(file: Path, function: str | None, building: Building) -> ProgramGraph:
+    if file.suffix == ".json" and building.language is None:
         if function is not None:
             raise InvalidSetting(f"--function chooses from a program; {file} already is a graph")
         return load_json(file)
-    return graph_of(file, language=language, graph=GraphOptions(function=function))
+    return graph_of(building.source(file), graph=GraphOptions(function=function))
 
 
 def _eligible(graph: ProgramGraph, analysis: str, mode: Mode, json: bool) -> NDArray[np.int32]:

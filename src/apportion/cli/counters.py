@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from apportion.cli.building import USUAL, Building
 from apportion.cli.run import _sizes
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.data.counter_table import SECONDS, TABLE_I, CounterTable, Row
@@ -168,9 +169,7 @@ def kernel(
     arg: Annotated[tuple[str, ...], _LIST] = (),
     groups: int | None = None,
     seed: int = 0,
-    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
-    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
-    std: str | None = None,
+    building: Building = USUAL,
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
     out: Path | None = None,
@@ -187,9 +186,6 @@ def kernel(
         groups: run so many work-groups, evenly chosen, and extrapolate; what depends on all of memory is then
             missing.
         seed: of the arrays that are made up.
-        define: a macro, NAME or NAME=VALUE.
-        include: a folder of headers.
-        std: the version of OpenCL C, such as CL1.2.
         seconds: the deadline.
         instructions: how many may be executed.
         out: a Parquet file for the table.
@@ -200,9 +196,9 @@ def kernel(
     )
 
     profile, table = profile_file(
-        source, kernel, _sizes(global_size, "--global-size"),
+        building.source(source, "opencl"), kernel, _sizes(global_size, "--global-size"),
         None if local_size is None else _sizes(local_size, "--local-size"), arg, groups=groups, seed=seed,
-        standard=std, defines=define, includes=include, seconds=seconds, instructions=instructions,
+        seconds=seconds, instructions=instructions,
     )  # fmt: skip
     if out is not None:
         table.write(out)

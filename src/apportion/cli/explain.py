@@ -12,6 +12,7 @@ from rich.text import Text
 from apportion.advise.explain import Explanation, Line
 from apportion.advise.explain import explain as explain_share
 from apportion.advise.queries import size_of
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import UnreadableFile
 
@@ -28,6 +29,7 @@ def explain(
     lines: int = 20,
     every: Annotated[bool, Parameter(negative="")] = False,
     picture: Path | None = None,
+    building: Building = USUAL,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Show what moved the share that `apportion predict` gives: instructions, inputs, the program's size.
@@ -48,7 +50,12 @@ def explain(
     whole = None if global_size is None else size_of(global_size, "global_size")
     for number, source in enumerate(sources):
         found = explain_share(
-            source, local_size=group, bytes=bytes, kernel=kernel, global_size=whole, pair=pair
+            building.source(source),
+            local_size=group,
+            bytes=bytes,
+            kernel=kernel,
+            global_size=whole,
+            pair=pair,
         )
         for warning in found.warnings:
             note(f"Warning: {warning}.")

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from rich.text import Text
 
+from apportion.cli.building import COMPILING, USUAL, Building
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.program import corpus, exchange, tables
@@ -24,9 +25,8 @@ from apportion.program.vocabulary import Vocabulary
 
 _STDIN = Path("-")
 _MOST_COMMON = 12
-_USUAL = CompileOptions()
+_DEFAULT = CompileOptions()
 
-_COMPILING = Group("How source becomes LLVM IR", sort_key=1)
 _BUILDING = Group("How LLVM IR becomes a graph", sort_key=2)
 
 
@@ -43,18 +43,10 @@ def graph(
     alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     limit: int = draw.LIMIT,
     jobs: int | None = None,
-    language: Annotated[str | None, Parameter(group=_COMPILING)] = None,
-    opt: Annotated[str, Parameter(name=["--opt", "-O"], group=_COMPILING)] = _USUAL.optimization,
-    define: Annotated[
-        tuple[str, ...], Parameter(name=["--define", "-D"], negative="", group=_COMPILING)
-    ] = (),
-    include: Annotated[
-        tuple[Path, ...], Parameter(name=["--include", "-I"], negative="", group=_COMPILING)
-    ] = (),
-    std: Annotated[str | None, Parameter(group=_COMPILING)] = None,
-    target: Annotated[str | None, Parameter(group=_COMPILING)] = None,
-    compiler: Annotated[str | None, Parameter(group=_COMPILING)] = None,
-    seconds: Annotated[float, Parameter(group=_COMPILING)] = _USUAL.seconds,
+    building: Building = USUAL,
+    opt: Annotated[str, Parameter(name=["--opt", "-O"], group=COMPILING)] = _DEFAULT.optimization,
+    compiler: Annotated[str | None, Parameter(group=COMPILING)] = None,
+    seconds: Annotated[float, Parameter(group=COMPILING)] = _DEFAULT.seconds,
     variant: Annotated[Variant, Parameter(group=_BUILDING)] = "reference",
     function: Annotated[str | None, Parameter(group=_BUILDING)] = None,
     type_nodes: Annotated[bool, Parameter(negative="", group=_BUILDING)] = False,
@@ -79,12 +71,7 @@ def graph(
         alias: Texts that the vocabulary may count as known: root, struct-pointer, fneg. Repeatable.
         limit: How many nodes a picture shows at most.
         jobs: How many processes work at once; one per processor unless said.
-        language: llvm, bitcode, c, c++ or opencl, whatever the file's name says.
         opt: Optimisation level of the compiler, 0 to 3.
-        define: A macro, NAME or NAME=VALUE. Repeatable.
-        include: A folder of headers. Repeatable.
-        std: Standard of the language, such as CL1.2 or c++17.
-        target: LLVM triple to compile for.
         compiler: ziglang, system, or the name or path of a clang.
         seconds: How long the compiler may take for one file.
         variant: Whose graphs to build: reference, corrected, ddf or development.
@@ -94,27 +81,23 @@ def graph(
         opaque_pointers: Leave `ptr` as it is instead of recovering what it points to.
     """
     compiling = CompileOptions(
-        standard=std,
         optimization=opt,
-        defines=define,
-        include_paths=include,
-        target=target,
         compiler=compiler,
         seconds=seconds,
     )
-    building = GraphOptions(
+    wanted = GraphOptions(
         variant=variant,
         function=function,
         recover_pointees=not opaque_pointers,
         type_nodes=type_nodes,
         variable_per=variable_per,
     )
-    recipe = corpus.Recipe(language, compiling, building)
+    recipe = corpus.Recipe(building.language, building.words(), compiling, wanted)
     known = None if vocabulary is None else Vocabulary.read(vocabulary).with_aliases(*alias)
     if not files:
         raise InvalidSetting("Name a file or a folder to build graphs of, or - for standard input")
     if files == (_STDIN,):
-        return _one(recipe.graph_of(_standard_input(language)), "<stdin>", json, out, known, limit)
+        return _one(recipe.graph_of(_standard_input(building)), "<stdin>", json, out, known, limit)
     if _STDIN in files:
         raise InvalidSetting("Standard input (-) goes alone, without other files")
     found = corpus.files_of(files)
@@ -123,7 +106,7 @@ def graph(
     if out is not None and len(found) > 1:
         raise InvalidSetting(f"{len(found)} graphs go into one .parquet, not into {out.name}")
     if len(found) == 1:
-        return _one(recipe.graph_of(recipe.source(found[0])), str(found[0]), json, out, known, limit)
+        return _one(recipe.graph_of(building.source(found[0])), str(found[0]), json, out, known, limit)
     if json:
         return _print_lines(found, recipe, jobs)
     return _summarize_all(found, recipe, jobs, known)
@@ -257,12 +240,13 @@ def _report(failures: list[tuple[Path, ApportionError]]) -> None:
             note(f"  {reason if reason.startswith(str(path)) else f'{path}: {reason}'}")
 
 
-def _standard_input(language: str | None) -> Source:
+def _standard_input(building: Building) -> Source:
+    language = building.language
     if language is None:
         raise InvalidSetting("Say the --language of what comes from standard input")
     data = sys.stdin.buffer.read()
     text = data if language == "bitcode" else data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-    return Source(text, language, "<stdin>")
+    return Source(text, language, "<stdin>", building.words())
 
 
 def _write_table(path: Path, rows: Iterable[tuple[str, ProgramGraph]]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, progress
 from apportion.errors import InvalidSetting
 from apportion.measure.campaign import TABLE, Campaign, run_campaign, workloads_of
@@ -34,6 +35,7 @@ def measure(
     passes: int = 1,
     pocl_instances: int | None = None,
     threads: int | None = None,
+    building: Building = USUAL,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Measure OpenCL kernels on this machine's devices, into a folder that a later run goes on with.
@@ -72,7 +74,7 @@ def measure(
         retry=retry,
         passes=passes,
     )
-    workloads = list(workloads_of(files, campaign))
+    workloads = list(workloads_of(files, campaign, building.words()))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
     points = failures = 0
     found = run_campaign(

@@ -11,8 +11,10 @@ from cyclopts import Parameter
 from apportion.advise.predictor import Prediction, predict_all
 from apportion.advise.predictor import predict as predict_share
 from apportion.advise.queries import Query, read_queries, size_of
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import ApportionError, InvalidSetting
+from apportion.program.source import Source
 
 
 def predict(
@@ -25,6 +27,7 @@ def predict(
     task: Literal["load-balance", "device-mapping"] = "load-balance",
     pair: str = "cgo17-nvidia",
     engine: Literal["numpy", "onnx"] = "numpy",
+    building: Building = USUAL,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Say which share of a kernel's work the CPU should take, and how sure that is.
@@ -56,7 +59,7 @@ def predict(
         whole = None if global_size is None else size_of(global_size, "global_size")
         if len(sources) == 1:
             found = predict_share(
-                sources[0],
+                building.source(sources[0]),
                 local_size=group,
                 bytes=bytes,
                 kernel=kernel,
@@ -67,7 +70,7 @@ def predict(
             )
             _show_one(found, json)
             return
-        launches = [Query(source, group, bytes, kernel, whole) for source in sources]
+        launches = [Query(building.source(source), group, bytes, kernel, whole) for source in sources]
     _show_all(launches, predict_all(launches, task=task, pair=pair, engine=engine), json)
 
 
@@ -97,7 +100,7 @@ def _show_one(found: Prediction, json: bool) -> None:
 def _show_all(launches: list[Query], found: list[Prediction | ApportionError], json: bool) -> None:
     rows = []
     for launch, answer in zip(launches, found, strict=True):
-        name = str(launch.source)
+        name = launch.source.name if isinstance(launch.source, Source) else str(launch.source)
         if isinstance(answer, ApportionError):
             note(f"{name}: {answer}")
             if json:

@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from apportion.advise.learned_policy import learned
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
 from apportion.coexecution import page as reports
 from apportion.coexecution.compare import Comparison, compare
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, UnreadableFile
-from apportion.program.compile import CompileOptions
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.arguments import arguments_for, save
 from apportion.runtime.base import Limits
@@ -37,9 +37,7 @@ def run(
     repeat: int = 3,
     seed: int = 0,
     trust: Annotated[bool, _FLAG] = False,
-    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
-    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
-    std: str | None = None,
+    building: Building = USUAL,
     seconds: float = 60.0,
     threads: int | None = None,
     json: Annotated[bool, _FLAG] = False,
@@ -61,9 +59,6 @@ def run(
         repeat: timed runs; the median is told.
         seed: of the arrays that are made up.
         trust: do not compare the first run with one device's.
-        define: a macro, NAME or NAME=VALUE.
-        include: a folder of headers.
-        std: the version of OpenCL C, such as CL1.2.
         seconds: the deadline of each launch.
         threads: threads of each CPU device.
         json: print one line of JSON.
@@ -72,14 +67,13 @@ def run(
     merges = dict(_pair(text, "--merge y=sum") for text in merge)
     outputs = [_pair(text, "--out y=result.npy") for text in out]
     with Together(
-        source,
+        building.source(source, "opencl"),
         kernel,
         devices.split(",") if devices else None,
         policy=_policy(split),
         predictor=learned,
         merges=merges,
         trust=trust,
-        compile=CompileOptions(standard=std, defines=define, include_paths=include),
         limits=Limits(seconds=seconds),
         drivers=DriverOptions(threads=threads),
     ) as shared:

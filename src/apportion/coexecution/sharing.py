@@ -18,7 +18,7 @@ from apportion.coexecution.cuts import fixed_policy
 from apportion.coexecution.forecast import Predictor, from_speeds
 from apportion.coexecution.launching import Case
 from apportion.errors import InvalidSetting, UnknownName
-from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature, signature_of
@@ -76,7 +76,7 @@ class Together:
             self.signature.argument(name)
             if merge not in MERGES:
                 raise UnknownName("merge", merge, MERGES)
-        self._options = _driver_options(compile)
+        self._options = driver_options(self.source, compile)
         self._owned = worker is None
         self.worker = worker or Worker(drivers, limits)
         known = described(self.worker)
@@ -222,14 +222,6 @@ def _source(source: str | Path | Source) -> Source:
     if isinstance(source, Path) or ("\n" not in source and source.endswith((".cl", ".ocl"))):
         return Source.read(Path(source), "opencl")
     return Source(source, "opencl", "<kernel>")
-
-
-def _driver_options(options: CompileOptions) -> str:
-    words = [f"-D{define}" for define in options.defines]
-    words += [f"-I{path}" for path in options.include_paths]
-    if options.standard is not None:
-        words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
-    return " ".join(words)
 
 
 def _sizes(size: Size) -> tuple[int, ...]:

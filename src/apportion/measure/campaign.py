@@ -25,7 +25,8 @@ import numpy as np
 import polars as pl
 
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
-from apportion.program.compile import ir_of
+from apportion.program.buildfile import NOTHING, BuildOptions
+from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.signature import Signature, signatures_of
 from apportion.program.source import Source
@@ -236,19 +237,21 @@ def write_table(folder: Path) -> Path:
     return path
 
 
-def workloads_of(sources: Iterable[Path], campaign: Campaign) -> Iterator[Workload | Point]:
+def workloads_of(
+    sources: Iterable[Path], campaign: Campaign, build: BuildOptions = NOTHING
+) -> Iterator[Workload | Point]:
     """What files of OpenCL C ask to be measured, each content once: as the `.json` beside them says, else
     with arguments deduced from the code. A file that cannot be used is a point with its reason."""
     seen: set[str] = set()
     for path in sources:
         digest = ""
         try:
-            source = Source.read(path, "opencl")
+            source = Source.read(path, "opencl", build=build)
             digest = source.digest
             if digest in seen:
                 continue
             seen.add(digest)
-            said = described(path)
+            said = described(path, source)
             yield from [said] if said is not None else _deduced(source, campaign)
         except ApportionError as error:
             yield Point(_key(digest or path, "compile"), path.name, digest=digest, failure=_words(error))
@@ -261,14 +264,15 @@ def _deduced(source: Source, campaign: Campaign) -> Iterator[Workload | Point]:
     for name, signature in signatures_of(ir, text).items():
         try:
             cases = cases_of(signature, accesses[name], text, campaign.sizes, campaign.local_sizes)
-            yield Workload(Path(source.name).name, "", text, name, tuple(cases))
+            words = driver_options(source, CompileOptions())
+            yield Workload(Path(source.name).name, "", text, name, tuple(cases), words)
         except ApportionError as error:
             key = _key(source.digest, name, "arguments")
             yield Point(key, Path(source.name).name, digest=source.digest, kernel=name, failure=_words(error))
 
 
 def _ir(workload: Workload) -> str:
-    return ir_of(Source(workload.source, "opencl", workload.name))
+    return ir_of(workload.program)
 
 
 @cache

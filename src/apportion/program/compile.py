@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from apportion.errors import (
@@ -21,6 +21,7 @@ from apportion.errors import (
 )
 from apportion.jobs import child
 from apportion.program import frontends, includes, ircache
+from apportion.program.buildfile import FLAGS, NOTHING, name_of
 from apportion.program.source import Source
 from apportion.program.toolchain import CLANG_LANGUAGES, Headers, Toolchain, toolchain_of
 
@@ -33,6 +34,8 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
+_UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
+
 _DEFINITION = re.compile(
     r'^define\b[^@\n]*@(?:"(?P<quoted>[^"\n]*)"|(?P<plain>[\w.$-]+))[^\n]*', re.MULTILINE
 )
@@ -42,6 +45,8 @@ _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>[^\n]*)", re.MULTILINE
 )
 _PLACELESS = re.compile(r"^(?:[\w.+-]+: )?(?:fatal )?error: (?P<message>[^\n]*)", re.MULTILINE)
+_UNKNOWN_TYPE = re.compile(r"unknown type name '(\w+)'")
+_UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")
 _NOT_OPENED = re.compile(r"(?:cannot open file '(?P<closed>[^']*)': |'(?P<absent>[^']*)' file not found)")
 
 
@@ -67,6 +72,9 @@ class CompileOptions:
     target: str | None = None
     "An LLVM triple; spir64-unknown-unknown for OpenCL C, x86_64-linux-gnu for C and C++."
 
+    flags: tuple[str, ...] = ()
+    "Options without a value, such as `-cl-fast-relaxed-math`: see `buildfile.FLAGS`; and `-U` with a macro."
+
     compiler: str | None = None
     'None for the best there is, `"ziglang"`, `"system"`, or the name or path of a clang.'
 
@@ -75,7 +83,7 @@ class CompileOptions:
     output_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
-        for name in ("defines", "include_paths"):
+        for name in ("defines", "include_paths", "flags"):
             if isinstance(getattr(self, name), str | Path):
                 raise InvalidSetting(f"{name} must be a list, not {getattr(self, name)!r}")
         object.__setattr__(self, "optimization", str(self.optimization))
@@ -87,6 +95,10 @@ class CompileOptions:
         _check("target", self.target, _TARGET, "spir64-unknown-unknown")
         for define in self.defines:
             _check("a macro", define, _DEFINE, "NAME or NAME=VALUE")
+        for flag in self.flags:
+            if flag not in FLAGS and not _UNDEFINED.fullmatch(flag):
+                raise InvalidSetting(f"flags may hold {', '.join(sorted(FLAGS))}, not {flag!r}")
+        object.__setattr__(self, "flags", tuple(self.flags))
         for path in self.include_paths:
             if not Path(path).is_dir():
                 raise InvalidSetting(f"The include path {path} is not a folder")
@@ -123,6 +135,35 @@ def ir_of(source: Source, options: CompileOptions = _DEFAULT) -> str:
     return ir
 
 
+def effective(source: Source, options: CompileOptions) -> CompileOptions:
+    """The options together with those that a source brings along; where both say something, options win."""
+    build = source.build
+    if build == NOTHING:
+        return options
+    macros = {name_of(define) for define in options.defines}
+    return replace(
+        options,
+        standard=options.standard or build.standard,
+        target=options.target or build.target,
+        defines=(*(each for each in build.defines if name_of(each) not in macros), *options.defines),
+        include_paths=tuple(dict.fromkeys((*options.include_paths, *build.include_paths))),
+        flags=tuple(
+            dict.fromkeys((*build.flags, *(f"-U{name}" for name in build.undefined), *options.flags))
+        ),
+    )
+
+
+def driver_options(source: Source, options: CompileOptions) -> str:
+    """The options of a source in the words that drivers of OpenCL take."""
+    options = effective(source, options)
+    words = [f"-D{define}" for define in options.defines]
+    words += [f"-I{path}" for path in options.include_paths]
+    words += [flag for flag in options.flags if flag != "-w"]
+    if options.standard is not None:
+        words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
+    return " ".join(words)
+
+
 def llvm(source: Source, options: CompileOptions) -> str:
     """The frontend of LLVM IR: the text as it is."""
     return str(source.text)
@@ -131,6 +172,7 @@ def llvm(source: Source, options: CompileOptions) -> str:
 def clang(source: Source, options: CompileOptions) -> str:
     """The frontend of C, C++ and OpenCL C."""
     includes.check_text(str(source.text), source.name)
+    options = effective(source, options)
     toolchain = toolchain_of(options.compiler)
     key = _key(source, options, toolchain)
     kept = ircache.load(key) if key else None
@@ -235,6 +277,7 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         *(["-Xclang", "-finclude-default-header"] if opencl else []),
         f"-O{options.optimization}",
         *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),
+        *options.flags,
         *(f"-D{define}" for define in options.defines),
         *(f"-I{path}" for path in options.include_paths),
         *headers.arguments,
@@ -264,8 +307,19 @@ def _error(said: str, source: Source, folders: Sequence[Path]) -> CompileError:
         if missing["closed"] or includes.escapes(path):
             # One answer whether the file exists or not, and nothing of what the compiler said.
             return CompileError(includes.refusal(f'"{path}"'), **place)  # type: ignore[arg-type]
-        message += ". Give the folder that holds it as an include path."
+        message += ". Give the folder that holds it as an include path (-I FOLDER)."
+    elif (name := _unknown_name(message)) is not None:
+        message += f". If {name[0]} is a macro of the project's build, give it: -D {name[0]}={name[1]}"
     return CompileError(message, diagnostics=said, **place)  # type: ignore[arg-type]
+
+
+def _unknown_name(message: str) -> tuple[str, str] | None:
+    """What the compiler does not know, and an example of what it may stand for; None for a function."""
+    if match := _UNKNOWN_TYPE.search(message):
+        return match[1], "float"
+    if match := _UNDECLARED.search(message):
+        return match[1], "VALUE"
+    return None
 
 
 def _escaped(name: str) -> str:

@@ -25,6 +25,7 @@ from apportion.errors import ApportionError, UnreadableFile
 from apportion.jobs import LocalRunner, Outcome
 from apportion.jobs.base import outcome_of
 from apportion.program import graph_of, includes, tables
+from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions
 from apportion.program.exchange import json_text
 from apportion.program.graph import ProgramGraph
@@ -46,11 +47,13 @@ class Recipe:
 
     language: str | None = None
     "None takes what each file's name says."
+    build: BuildOptions = NOTHING
+    "How every file is compiled, over what the build files beside them say."
     compile: CompileOptions = field(default_factory=CompileOptions)
     graph: GraphOptions = field(default_factory=GraphOptions)
 
     def source(self, path: Path) -> Source:
-        return Source.read(path, self.language)
+        return Source.read(path, self.language, build=self.build)
 
     def graph_of(self, source: Source) -> ProgramGraph:
         return graph_of(source, compile=self.compile, graph=self.graph)
@@ -58,8 +61,11 @@ class Recipe:
     def fingerprint(self) -> str:
         """Everything but the source that decides what the graph is, headers included."""
         chosen = {name: value for name, value in asdict(self.compile).items() if name not in _LIMITS}
-        headers = includes.fingerprint(self.compile.include_paths)
+        folders = (*self.compile.include_paths, *self.build.include_paths)
+        headers = includes.fingerprint(folders)
         parts = [__version__, tables.VERSION, self.language, headers, chosen, asdict(self.graph)]
+        if self.build != NOTHING:
+            parts.append(asdict(self.build))
         return hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()
 
 
@@ -183,6 +189,8 @@ def _part(item: tuple[Path, str | None], *, recipe: Recipe, fingerprint: str, fo
     path, known = item
     source = recipe.source(path)
     identity = [fingerprint, source.name, source.language, source.digest]
+    if source.build != recipe.build:  # the file has a build file beside it
+        identity.append(repr(source.build))
     digest = hashlib.sha256(json.dumps(identity).encode("ascii")).hexdigest()
     part = folder / f"{digest}.parquet"
     if digest == known or _is_sound(part):

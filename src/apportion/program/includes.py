@@ -64,6 +64,11 @@ def escapes(path: str) -> bool:
     return path.startswith(("/", "~")) or ".." in re.split(r"[/\\]", path)
 
 
+def comments_of(text: str) -> list[tuple[int, int]]:
+    """Where the comments of a text begin and end, in order."""
+    return [token.span() for token in _TOKENS.finditer(text) if token["comment"] is not None]
+
+
 def split_headers(said: bytes) -> tuple[list[str], str]:
     """What `clang -H` wrote: the headers it opened, and the rest (the diagnostics)."""
     headers = [os.fsdecode(header) for header in _HEADER_LINE.findall(said)]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program import frontends
+from apportion.program import frontends, siblings
+from apportion.program.buildfile import NOTHING, BuildOptions, beside
+from apportion.program.toolchain import CLANG_LANGUAGES
 
 LANGUAGES = ("llvm", "bitcode", "c", "c++", "opencl")
 
@@ -53,6 +55,9 @@ class Source:
     name: str = "<input>"
     "What messages and the IR's `source_filename` call it: usually its path."
 
+    build: BuildOptions = NOTHING
+    "How its project, or its user, says that it is compiled."
+
     def __post_init__(self) -> None:
         if not self.language or not isinstance(self.language, str):
             raise InvalidSetting(
@@ -78,12 +83,13 @@ class Source:
             ) from None
 
     @classmethod
-    def read(cls, path: Path | str, language: str | None = None) -> Source:
-        """The source in a file.
+    def read(cls, path: Path | str, language: str | None = None, *, build: BuildOptions = NOTHING) -> Source:
+        """The source in a file, with the headers of its own folder in their places.
 
         Args:
             path: the file; its name ends in one of `SUFFIXES` unless the language is given.
             language: overrides what the name says.
+            build: how it is compiled; what a build file beside it says is added.
 
         Raises:
             UnreadableFile: it is not there, not a plain file, too large, binary, or of unknown language.
@@ -94,10 +100,18 @@ class Source:
         if language is not None and language not in LANGUAGES and language not in frontends:
             raise UnknownName("language", language, frontends)
         data = _contents(path)
-        chosen = language or _language_of(path, data)
+        build = build.over(beside(path))
+        chosen = language or build.language or _language_of(path, data)
         if chosen == "bitcode":
             return cls(data, chosen, str(path))
-        return cls(_decoded(path, data, chosen), chosen, str(path))
+        text = _decoded(path, data, chosen)
+        if chosen in CLANG_LANGUAGES:
+            # A host's headers are many, and full of conditions: the compiler finds those by itself.
+            others = build.include_paths if chosen == "opencl" else ()
+            text = siblings.inlined(text, str(path), path.parent, others)
+            for header in reversed(build.headers):
+                text = siblings.with_header(text, str(path), header)
+        return cls(text, chosen, str(path), replace(build, headers=()))
 
     @cached_property
     def data(self) -> bytes:

@@ -20,9 +20,12 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.program.buildfile import parsed, words_of
+from apportion.program.compile import CompileOptions, driver_options
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.launch import Launch
 from apportion.program.kernel.work import Contents, contents_of
+from apportion.program.source import Source
 
 FILLS = ("zeros", "ones", "random", "range", "below", "file")
 """What arrays hold: 0, 1, random numbers (floating point from 0 to 1, integers from 0 to 255), 0 1 2 …,
@@ -139,6 +142,11 @@ class Workload:
         """SHA-256 of the source."""
         return hashlib.sha256(self.source.encode("utf-8", "surrogateescape")).hexdigest()
 
+    @property
+    def program(self) -> Source:
+        """The source with its options."""
+        return Source(self.source, "opencl", self.name, parsed(words_of(self.options)))
+
     def as_json(self) -> dict[str, Any]:
         """A plain object, which `from_json` reads."""
         cases = [[case.span.global_size, case.span.local_size, case.arguments] for case in self.cases]
@@ -163,8 +171,11 @@ def from_json(values: Mapping[str, Any]) -> Workload:
         raise MalformedInput(f"not a workload ({error})") from error
 
 
-def described(path: Path, suite: str = "") -> Workload | None:
+def described(path: Path, source: Source | None = None, suite: str = "") -> Workload | None:
     """The workload of a file of OpenCL C that has a `.json` beside it; None for one that has not.
+
+    Args:
+        source: what the file holds, where it was read already.
 
     Raises:
         UnreadableFile, MalformedInput: a file is not readable, or not what it should be.
@@ -174,7 +185,7 @@ def described(path: Path, suite: str = "") -> Workload | None:
         return None
     try:
         said = json.loads(beside.read_text())
-        source = path.read_text()
+        source = source or Source.read(path, "opencl")
     except OSError as error:
         raise UnreadableFile(f"Cannot read {beside}: {error.strerror}") from error
     except ValueError as error:
@@ -183,7 +194,10 @@ def described(path: Path, suite: str = "") -> Workload | None:
         cases = [
             resolved(said["arguments"], NDRange(tuple(size), tuple(local))) for size, local in said["ranges"]
         ]
-        return Workload(path.stem, suite or said["suite"], source, said["kernel"], tuple(cases))
+        return Workload(
+            path.stem, suite or said["suite"], str(source.text), said["kernel"], tuple(cases),
+            driver_options(source, CompileOptions()),
+        )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         raise MalformedInput(f"does not describe a kernel ({error!r})", file=str(beside)) from error
 

@@ -6,7 +6,7 @@ import pytest
 
 from apportion.errors import CompileError
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
-from apportion.program.kernel.recover import KERNEL, Recovered, recover
+from apportion.program.kernel.recover import KERNEL, Recovered, guessed, recover
 from apportion.program.source import Source
 
 pytest.importorskip("ziglang")
@@ -51,3 +51,27 @@ def test_what_no_declaration_mends_keeps_its_first_reason() -> None:
         recovered("__kernel void A(__global float* a) { a[0] = width; }")
     with pytest.raises(CompileError, match="expected"):
         recovered("__kernel void A(__global float* a) { a[0] = ; }")
+
+
+def test_what_is_missing_is_guessed_and_said() -> None:
+    text = (
+        '#include "config.h"\nkernel void f(global REAL *x, uint_t n) {\n'
+        "  local REAL t[BLOCK];\n  t[get_local_id(0)] = scale(x[0]);\n  x[get_global_id(0)] = t[n];\n}\n"
+    )
+    found, guesses = guessed(Source(text, "opencl", "k.cl"))
+    assert set(guesses) == {
+        "without config.h", "-D REAL=float", "-D uint_t=uint", "-D BLOCK=16", "scale() without its body"
+    }  # fmt: skip
+    assert "@f(" in ir_of(found)
+
+
+def test_nothing_is_guessed_where_nothing_lacks() -> None:
+    source = Source("kernel void f(global int *x) { *x = 1; }\n", "opencl")
+    assert guessed(source) == (source, ())
+
+
+def test_a_missing_macro_is_named_with_what_to_add() -> None:
+    with pytest.raises(CompileError, match="give it: -D BLOCK=VALUE"):
+        ir_of(Source("kernel void f(global int *x) { *x = BLOCK; }\n", "opencl"))
+    with pytest.raises(CompileError, match="give it: -D REAL=float"):
+        ir_of(Source("kernel void f(global REAL *x) { *x = 1; }\n", "opencl"))

@@ -10,7 +10,7 @@ import numpy as np
 from apportion.data.counter_table import CounterTable
 from apportion.measure.counters.kernels import CountLimits, KernelProfile, profile_kernel
 from apportion.measure.counters.workloads import run_of
-from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import signature_of
@@ -21,7 +21,7 @@ _LOCAL = {1: (64,), 2: (8, 8), 3: (4, 4, 4)}
 
 
 def profile_file(
-    path: Path,
+    source: Source,
     kernel: str | None,
     global_size: tuple[int, ...],
     local_size: tuple[int, ...] | None,
@@ -29,9 +29,6 @@ def profile_file(
     *,
     groups: int | None = None,
     seed: int = 0,
-    standard: str | None = None,
-    defines: tuple[str, ...] = (),
-    includes: tuple[Path, ...] = (),
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
 ) -> tuple[KernelProfile, CounterTable]:
@@ -40,21 +37,19 @@ def profile_file(
     Args:
         given: `name=value`, as `apportion run` takes them; what is not given is made up.
     """
-    source = Source.read(path, "opencl")
-    options = CompileOptions(standard=standard, defines=defines, include_paths=includes)
-    ir = ir_of(source, options)
+    ir = ir_of(source)
     signature = signature_of(ir, kernel, str(source.text))
     local = local_size or signature.required_local_size or _default_local(global_size)
     span = NDRange(global_size, local[: len(global_size)])
     access = accesses_of(ir, str(source.text))[signature.name]
     values = arguments_for(signature, access, span, given, seed=seed)
     profile = profile_kernel(
-        source, signature.name, tuple(values.values()), span, compile=options, groups=groups,
+        source, signature.name, tuple(values.values()), span, groups=groups,
         limits=CountLimits(seconds=seconds, instructions=instructions),
     )  # fmt: skip
     size, group = span.in_words
     run = run_of(source.digest, signature.name, size, group)
-    return profile, CounterTable.of(profile.rows(run, path.stem, f"{size}/{group}"))
+    return profile, CounterTable.of(profile.rows(run, Path(source.name).stem, f"{size}/{group}"))
 
 
 def _default_local(global_size: tuple[int, ...]) -> tuple[int, ...]:

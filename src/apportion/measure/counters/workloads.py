@@ -313,7 +313,7 @@ def _launches(item: SuiteItem | WorkloadItem) -> Iterator[tuple[Source, tuple[st
     """Source, what program and kernel are called, the kernel's function and the range of each launch."""
     if isinstance(item, WorkloadItem):
         workload = item.workload
-        source = Source(workload.source, "opencl", workload.name)
+        source = workload.program
         called = _called(workload.name, workload.suite, workload.kernel)
         yield source, called, workload.kernel, item.case.span
         return
@@ -349,7 +349,7 @@ def _problem_rows(item: SuiteItem, limits: CountLimits) -> list[Row]:
 def _workload_rows(item: WorkloadItem, limits: CountLimits) -> list[Row]:
     workload, case = item.workload, item.case
     values = tuple(_value(position, word) for position, word in enumerate(case.words()))
-    source = Source(workload.source, "opencl", workload.name)
+    source = workload.program
     profile = count(job_of(source, workload.kernel, values, case.span, limits=limits))
     return _rows(profile, workload.digest, _called(workload.name, workload.suite, workload.kernel), case.span)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from apportion.errors import CompileError
 from apportion.program.compile import CompileOptions, ir_of
@@ -40,6 +41,14 @@ _RESULTS = (
 )
 _HEADING = re.compile(r"(?:__)?kernel\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?void\s+(\w+)\s*\(", re.DOTALL)
 _UNDECLARED = re.compile(r"(?:undeclared identifier|implicit declaration of function) '(\w+)'")
+
+
+_LACKED_HEADER = re.compile(r"'([^']+)' file not found")
+_LACKED_TYPE = re.compile(r"unknown type name '(\w+)'")
+_TYPE_NAMES = (("u_?char|byte|pixel", "uchar"), ("size|idx|index|uint|mask|word", "uint"), ("int", "int"),
+               ("vec4|float4|real4", "float4"), ("vec2|float2|complex|cplx", "float2"))  # fmt: skip
+_TYPE, _VALUE = "float", "16"
+"What a missing type and a missing number are taken for, where their names say nothing."
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,67 @@ def recover(source: Source, options: CompileOptions, reason: CompileError) -> Re
             alone = re.search(rf"[;{{}}]\s*{name}\s*\(", text) is not None
             declared[name] = ("void", *_RESULTS) if alone else _RESULTS
     raise reason
+
+
+def guessed(source: Source) -> tuple[Source, tuple[str, ...]]:
+    """A source that compiles, with values for what it lacks, and what was guessed in words: none if nothing
+    was lacking.
+
+    Macros get numbers and types by their names, headers are left out, functions are declared without bodies.
+
+    Raises:
+        CompileError: the first reason, where guesses do not help.
+    """
+    guesses: dict[str, str] = {}
+    first: CompileError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            ir_of(source)
+            return source, tuple(guesses.values())
+        except CompileError as error:
+            first = first or error
+            said = error.diagnostics or str(error)
+        found = _guesses(said, str(source.text))
+        new = {name: guess for name, guess in found.items() if name not in guesses}
+        if not new:
+            break
+        guesses |= {name: words for name, (words, _) in new.items()}
+        for _, change in new.values():
+            source = change(source)
+    assert first is not None
+    raise first
+
+
+def _guesses(said: str, text: str) -> dict[str, tuple[str, Callable[[Source], Source]]]:
+    """What the compiler lacks → what is taken for it, in words and as a change of the source."""
+    found: dict[str, tuple[str, Callable[[Source], Source]]] = {}
+    for header in _LACKED_HEADER.findall(said):
+        found[header] = (f"without {header}", partial(_without_header, header=header))
+    for name in _LACKED_TYPE.findall(said):
+        kind = next((kind for words, kind in _TYPE_NAMES if re.search(words, name, re.IGNORECASE)), _TYPE)
+        found[name] = (f"-D {name}={kind}", partial(_with_macro, macro=f"{name}={kind}"))
+    for name in _UNDECLARED.findall(said):
+        if re.search(rf"\b{name}\s*\(", text):
+            line = f"__attribute__((overloadable)) float {name}(...);"
+            found[name] = (f"{name}() without its body", partial(_with_line, line=line))
+        else:
+            found[name] = (f"-D {name}={_VALUE}", partial(_with_macro, macro=f"{name}={_VALUE}"))
+    return found
+
+
+def _with_macro(source: Source, *, macro: str) -> Source:
+    return replace(source, build=replace(source.build, defines=(*source.build.defines, macro)))
+
+
+def _without_header(source: Source, *, header: str) -> Source:
+    directive = rf'^[^\S\n]*#[^\S\n]*include[^\S\n]*["<]{re.escape(header)}[">][^\n]*$'
+    return replace(source, text=re.sub(directive, "", str(source.text), flags=re.MULTILINE))
+
+
+def _with_line(source: Source, *, line: str) -> Source:
+    pragma = _PRELUDE.splitlines()[0]
+    start = f"{pragma}\n" if pragma not in str(source.text) else ""
+    return replace(source, text=f"{start}{line}\n#line 1\n{source.text!s}")
 
 
 def _choices(options: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,78 @@
+"""The options of every verb that reads source: how a project's build compiles it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from apportion.cli.show import note
+from apportion.errors import InvalidSetting
+from apportion.program.buildfile import BuildOptions, parsed, words_of
+from apportion.program.source import Source
+
+COMPILING = Group("How source is compiled", sort_key=1)
+
+
+@Parameter(name="*", group=COMPILING)
+@dataclass(frozen=True)
+class Building:
+    """What the command line says of compiling; a build file beside the source says the rest."""
+
+    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = ()
+    "A macro, NAME or NAME=VALUE. Repeatable."
+
+    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I", "-include"], negative="")] = ()
+    """A folder of headers, or a header that is read before the source. Repeatable. Headers beside the source
+    are found without it."""
+
+    std: str | None = None
+    "Version of the language, such as CL1.2, CL3.0 or c++17."
+
+    language: str | None = None
+    "opencl, c, c++, llvm or bitcode, whatever the file's name says."
+
+    target: str | None = None
+    "LLVM triple to compile for."
+
+    build_options: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
+    """Options as clBuildProgram takes them: "-DN=5 -I inc -cl-fast-relaxed-math". A file apportion.toml
+    (`[build]` with options, define, include, std) or compile_commands.json beside the source is read too."""
+
+    guess: Annotated[bool, Parameter(negative="")] = False
+    "Where macros, types, headers or functions are missing, try values for them, and say which."
+
+    def words(self) -> BuildOptions:
+        """Everything but the guesses."""
+        said = parsed(words_of(self.build_options))
+        for path in self.include:
+            if not path.exists():
+                raise InvalidSetting(f"The include path {path} is neither a folder nor a file")
+        mine = BuildOptions(
+            defines=self.define,
+            include_paths=tuple(path for path in self.include if path.is_dir()),
+            headers=tuple(path for path in self.include if not path.is_dir()),
+            standard=self.std,
+            language=self.language,
+            target=self.target,
+        )
+        return mine.over(said)
+
+    def source(self, path: Path, language: str | None = None) -> Source:
+        """The source in a file, compiled as is said here; `language` is what the verb expects."""
+        source = Source.read(path, self.language or language, build=self.words())
+        if source.build.ignored:
+            note(f"{path}: without effect here: {' '.join(source.build.ignored)}.")
+        if not self.guess:
+            return source
+        from apportion.program.kernel.recover import guessed  # few ask for it
+
+        found, guesses = guessed(source)
+        if guesses:
+            note(f"Guessed: {', '.join(guesses)}. What comes of it is no better than the guesses.")
+        return found
+
+
+USUAL = Building()
