@@ -204,7 +204,10 @@ def test_an_error_has_its_place_and_the_words_of_the_compiler() -> None:
     with pytest.raises(CompileError) as caught:
         opencl("__kernel void f(__global int *x) {\n  x[0] = nonsense;\n}\n")
     error = caught.value
-    assert str(error) == "input.cl:2:10: use of undeclared identifier 'nonsense'"
+    assert str(error) == (
+        "input.cl:2:10: use of undeclared identifier 'nonsense'. If nonsense is a macro of the project's "
+        "build, give it: -D nonsense=VALUE"
+    )
     assert (error.file, error.line, error.column) == ("input.cl", 2, 10)
     assert "    2 |   x[0] = nonsense;" in error.diagnostics
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from apportion.cli.show import note
-from apportion.errors import InvalidSetting
+from apportion.errors import ApportionError, InvalidSetting
 from apportion.program.buildfile import BuildOptions, parsed, words_of
 from apportion.program.source import Source
 
@@ -73,6 +73,13 @@ class Building:
         if guesses:
             note(f"Guessed: {', '.join(guesses)}. What comes of it is no better than the guesses.")
         return found
+
+    def source_or_path(self, path: Path) -> Source | Path:
+        """The source, or the path of one that cannot be read: whoever reads it says so in its turn."""
+        try:
+            return self.source(path)
+        except ApportionError:
+            return path
 
 
 USUAL = Building()

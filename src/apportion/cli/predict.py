@@ -59,7 +59,7 @@ def predict(
         whole = None if global_size is None else size_of(global_size, "global_size")
         if len(sources) == 1:
             found = predict_share(
-                building.source(sources[0]),
+                building.source_or_path(sources[0]),
                 local_size=group,
                 bytes=bytes,
                 kernel=kernel,
@@ -70,7 +70,7 @@ def predict(
             )
             _show_one(found, json)
             return
-        launches = [Query(building.source(source), group, bytes, kernel, whole) for source in sources]
+        launches = [Query(building.source_or_path(source), group, bytes, kernel, whole) for source in sources]
     _show_all(launches, predict_all(launches, task=task, pair=pair, engine=engine), json)
 
 
