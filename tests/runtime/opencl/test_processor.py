@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from apportion.runtime.opencl.processor import level_of, renamed
 
 from apportion.runtime.opencl.platforms import pocl_library
+from apportion.runtime.opencl.processor import level_of, renamed
 
 HASWELL = {
     "cx16",
