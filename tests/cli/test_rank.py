@@ -190,10 +190,3 @@ def test_a_trained_ranker_answers_the_competition(folder, capsys, monkeypatch):
     line = Path("answers.csv").read_text().splitlines()[1]
     assert line.startswith("layout:xla:random:g,")
     assert sorted(map(int, line.split(",")[1].split(";"))) == list(range(25))
-
-
-def test_publishing_where_nothing_was_collected_is_an_error(tmp_path, capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["rank", "publish", str(tmp_path / "missing")])
-    assert ended.value.code == 1
-    assert "There are no runs in" in capsys.readouterr().err

@@ -220,9 +220,9 @@ def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, mon
     assert "the run was timed on old-gpu, `two`: on quick-cpu as well" in text  # one of another kind
     assert (tmp_path / "page" / "own-figure-5.svg").exists()
     assert "No network was trained" not in text
-    assert run(*words, "--profiled", "old-gpu", "--no-networks") == 0
+    assert run(*words, "--profiled", "old-gpu", "--no-networks", command=reproduce) == 0
     assert out.read_text().count("No network was trained on them.") == 1
     assert "--profiled old-gpu --no-networks`" in out.read_text()
     capsys.readouterr()
-    assert run(*words, "--profiled", "tpu") == 1
+    assert run(*words, "--profiled", "tpu", command=reproduce) == 1
     assert "No system called 'tpu'" in capsys.readouterr().err

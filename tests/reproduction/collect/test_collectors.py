@@ -77,3 +77,10 @@ def test_a_gpu_collection_without_its_packages_says_what_to_install(tmp_path, ca
     with pytest.raises(SystemExit):
         reproduce(["collect", "measure", "triton", "--out", str(tmp_path)])
     assert "pip install 'apportion[triton]'" in capsys.readouterr().err
+
+
+def test_publishing_where_nothing_was_collected_is_an_error(tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        reproduce(["collect", "publish", str(tmp_path / "missing")])
+    assert ended.value.code == 1
+    assert "There are no runs in" in capsys.readouterr().err
