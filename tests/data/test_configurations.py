@@ -47,7 +47,7 @@ def same(a: LayoutFile, b: LayoutFile) -> bool:
 
 def test_a_packed_file_can_be_had_back_bit_by_bit(tmp_path):
     file = layout(50)
-    file.node_config_feat[3, 0, 5], file.node_config_feat[4, 0, 5] = -0.0, np.nan
+    file.node_config_feat[3, 0, 5], file.node_config_feat[4, 0, 5] = -0.0, 1e-45
     store = pack([written(tmp_path / "npz", file)], tmp_path / "store")
     stored = store.graph(0)
     assert stored.codes.dtype == np.uint8
@@ -124,6 +124,53 @@ def test_packing_goes_on_where_it_was(tmp_path):
     assert not list((tmp_path / "store").rglob("*.codes"))
     written(tmp_path / "npz", layout(8, seed=5), "g0")
     assert pack(files, tmp_path / "store").graph(0).configurations == 8
+
+
+def test_packing_into_a_store_adds_to_what_it_holds(tmp_path):
+    first = written(tmp_path / "npz", layout(9), "g0")
+    other = PublishedFile(written(tmp_path / "npz", layout(5), "g1").path, "layout:nlp:random", "test")
+    pack([first], tmp_path / "store")
+    store = pack([other], tmp_path / "store")
+    assert [(e["collection"], e["side"], e["name"]) for e in store.entries] == [
+        ("layout:xla:random", "valid", "g0"), ("layout:nlp:random", "test", "g1"),
+    ]  # fmt: skip
+    assert [graph.configurations for graph in ConfigurationStore.open(tmp_path / "store").graphs()] == [9, 5]
+    written(tmp_path / "npz", layout(7, seed=3), "g0")
+    assert [graph.configurations for graph in pack([first], tmp_path / "store").graphs()] == [7, 5]
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_features_that_are_no_numbers_are_refused(tmp_path, wrong):
+    file = layout(9)
+    file.node_config_feat[7, 1, 3] = wrong
+    with pytest.raises(
+        InvalidSetting, match=r"node_config_feat\[7, 1, 3\] is -?(nan|inf), which is no number"
+    ):
+        LayoutFile(file.graph, file.node_config_ids, file.config_runtime, file.node_config_feat)
+    with pytest.raises(MalformedInput, match=r"a\.npz: node_config_feat\[7, 1, 3\] is"):
+        pack([written(tmp_path / "npz", file)], tmp_path / "store")
+    nodes = GRAPH.node_feat.copy()
+    nodes[2, 5] = wrong
+    with pytest.raises(InvalidSetting, match=r"node_feat\[2, 5\] is"):
+        TensorGraph(GRAPH.node_opcode, nodes, GRAPH.edge_index, GRAPH.node_splits)
+    tile = np.zeros((2, 24), np.float32)
+    tile[1, 0] = wrong
+    with pytest.raises(InvalidSetting, match=r"config_feat\[1, 0\] is"):
+        TileFile(GRAPH, tile, np.array([5, 6]), np.array([5, 5]))
+
+
+def test_a_row_that_is_no_number_is_named_by_its_place_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "CHUNK_BYTES", 4 * 2 * 18 * 4)
+    file = layout(9)
+    file.node_config_feat[7, 1, 3] = np.nan
+    with pytest.raises(MalformedInput, match=r"node_config_feat\[7, 1, 3\]"):
+        pack([written(tmp_path / "npz", file)], tmp_path / "store")
+
+
+def test_a_node_that_is_configurable_twice_is_refused():
+    file = layout(3)
+    with pytest.raises(InvalidSetting, match="node_config_ids has node 2 2 times, not once"):
+        LayoutFile(GRAPH, np.array([2, 2]), file.config_runtime, file.node_config_feat)
 
 
 def test_a_sample_has_different_configurations_and_their_codes(tmp_path):

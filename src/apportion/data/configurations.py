@@ -135,7 +135,7 @@ class ConfigurationStore:
             MalformedInput: its description is damaged.
         """
         path = folder / "store.json"
-        if not path.is_file():
+        if not is_store(folder):
             raise UnreadableFile(
                 f"There is no finished store in {folder}: store.json is missing. "
                 f"Make one with: apportion rank pack NPZ_DIR --out {folder}"
@@ -178,6 +178,11 @@ def open_graph(folder: Path, collection: str, side: str, name: str) -> StoredGra
     """A graph of a store, finished or not."""
     arrays, _ = map_tensors(graph_path(folder, collection, side, name))
     return StoredGraph(name, collection, side, arrays)
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder holds a finished store."""
+    return (folder / "store.json").is_file()
 
 
 def describe(folder: Path, entries: list[dict[str, Any]]) -> ConfigurationStore:

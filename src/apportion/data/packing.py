@@ -21,6 +21,7 @@ from apportion.data.configurations import (
     StoredGraph,
     describe,
     graph_path,
+    is_store,
     open_graph,
 )
 from apportion.data.npz import NpzFile
@@ -32,6 +33,7 @@ from apportion.data.published.tpugraphs import (
     PublishedFile,
     TileFile,
     check_configurations,
+    check_finite,
     check_runtimes,
     read_graph,
     read_tile,
@@ -51,17 +53,21 @@ def pack(
     deduplicate: bool = False,
     evaluation: Evaluation | None = None,
 ) -> ConfigurationStore:
-    """A store of these files.
+    """Add files to a store; one that is not there is made.
+
+    Graphs that the store holds already stay in it. A file with the collection, side and name of a graph
+    that is there takes its place.
 
     Args:
         deduplicate: keep configurations that give every node the same options once, with the mean runtime.
         evaluation: collection → graph → the configurations that are evaluated.
 
     Raises:
-        UnreadableFile, MalformedInput: a file is not as published; what was packed before it stays packed.
+        UnreadableFile, MalformedInput: a file is not as published, or the store's description is damaged;
+            what was packed before it stays packed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    entries = []
+    kept = {_key(entry): entry for entry in ConfigurationStore.open(out).entries} if is_store(out) else {}
     for file in files:
         path = graph_path(out, file.collection, file.side, file.name)
         chosen = (evaluation or {}).get(file.collection, {}).get(file.name)
@@ -80,8 +86,8 @@ def pack(
         entry: dict[str, Any] = {"name": file.name, "collection": file.collection, "side": file.side}
         entry |= {"nodes": stored.graph.nodes, "configurations": stored.configurations}
         entry |= {"configurable": stored.codes.shape[1], "bytes": path.stat().st_size, **stamp}
-        entries.append(entry)
-    return describe(out, entries)
+        kept[_key(entry)] = entry
+    return describe(out, list(kept.values()))
 
 
 def unpack(stored: StoredGraph) -> LayoutFile | TileFile:
@@ -227,7 +233,10 @@ def _write_codes(chunks: Iterator[NDArray[np.float32]], table: OptionTable, raw:
     """Write codes in one byte each, or in two from where a node has more than 256 options; the type."""
     dtype: np.dtype[Any] = np.dtype(np.uint8)
     with raw.open("w+b") as file:
+        rows = 0
         for features in chunks:
+            check_finite("node_config_feat", features, first_row=rows)
+            rows += len(features)
             codes = table.codes(features)
             if table.largest > 256 and dtype.itemsize == 1:
                 dtype = np.dtype("<u2")
@@ -278,6 +287,10 @@ def _hashes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     return mixed
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["collection"], entry["side"], entry["name"]
 
 
 def _packed(path: Path, stamp: Mapping[str, str]) -> bool:

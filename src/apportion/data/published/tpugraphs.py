@@ -81,6 +81,7 @@ class TensorGraph:
             raise InvalidSetting(problem)
         _within("edge_index", self.edge_index, nodes)
         _within("node_splits", self.node_splits, nodes + 1)
+        check_finite("node_feat", self.node_feat)
 
     @property
     def nodes(self) -> int:
@@ -102,6 +103,7 @@ class LayoutFile:
     def __post_init__(self) -> None:
         wanted = (len(self.config_runtime), len(self.node_config_ids), LAYOUT_FEATURES)
         check_configurations(self.graph, self.node_config_ids, self.node_config_feat.shape, wanted)
+        check_finite("node_config_feat", self.node_config_feat)
         check_runtimes(self.config_runtime)
 
 
@@ -120,6 +122,7 @@ class TileFile:
         wanted = (len(self.config_runtime), TILE_FEATURES)
         if self.config_feat.shape != wanted:
             raise InvalidSetting(f"config_feat has shape {self.config_feat.shape}, not {wanted}")
+        check_finite("config_feat", self.config_feat)
         if self.config_runtime_normalizers.shape != self.config_runtime.shape:
             raise InvalidSetting("config_runtime_normalizers and config_runtime are not of one length")
         check_runtimes(self.config_runtime)
@@ -298,6 +301,20 @@ def check_configurations(
     if tuple(shape) != tuple(wanted):
         raise InvalidSetting(f"node_config_feat has shape {tuple(shape)}, not {tuple(wanted)}")
     _within("node_config_ids", ids, graph.nodes)
+    values, times = np.unique(ids, return_counts=True)
+    if len(values) < len(ids):
+        node = values[times.argmax()]
+        raise InvalidSetting(f"node_config_ids has node {node} {times.max()} times, not once")
+
+
+def check_finite(name: str, values: NDArray[np.float32], *, first_row: int = 0) -> None:
+    """Raise where a value is NaN or infinite; `first_row` is what the first row's number is in the file."""
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        place = [int(index) for index in np.argwhere(wrong)[0]]
+        value = values[tuple(place)]
+        place[0] += first_row
+        raise InvalidSetting(f"{name}{place} is {value}, which is no number to learn from")
 
 
 def check_runtimes(runtime: NDArray[np.int64]) -> None:
