@@ -19,8 +19,11 @@ import numpy as np
 from replay import MODEL, SIZES, devices_of, fitted, forecasts, milliseconds, parser_of, rows_of
 from scipy.optimize import minimize
 
-from apportion.coexecution.feedback import Observations, Seen, choose
 from apportion.coexecution.forecast import Forecast
+from apportion.coexecution.observations import Observations
+from apportion.coexecution.observations import PastLaunch as Seen
+from apportion.coexecution.policies.base import Situation
+from apportion.coexecution.policies.feedback import FeedbackPolicy
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.opencl.platforms import DriverOptions
 from apportion.runtime.opencl.worker import Worker
@@ -94,9 +97,10 @@ def trial(
 ) -> list[float]:
     """Seconds of the policy's first launches."""
     names = [info.id for info in devices]
+    policy, situation = FeedbackPolicy(), Situation(tuple(devices), _GROUPS, lambda: forecast)
     seen, before, taken = Observations(), None, []
     for _ in range(IN_A_ROW):
-        choice = seen.decided or choose(seen, devices, forecast, _GROUPS)
+        choice = seen.decided or policy.choose(situation, seen)
         share = float(choice.split.shares[names[0]])
         parts = {name: each for name, each in zip(names, (share, 1 - share), strict=True) if each > 0}
         factor = float(np.exp(random.normal(0, _NOISE)))
@@ -113,7 +117,7 @@ def trial(
             whole = max(whole, *times.values())
         taken.append(whole)
         seen.add(Seen(parts, whole, times))
-        if seen.noted > 1 and seen.stands(choice, whole):
+        if seen.noted > 1 and policy.stands(seen, choice, whole):
             seen.decided = choice
     return taken
 

@@ -21,10 +21,9 @@ import numpy as np
 
 from apportion.advise import launch_times as timing
 from apportion.advise.launch_times import PREFERRED
-from apportion.coexecution import feedback
-from apportion.coexecution.feedback import foretold
 from apportion.coexecution.forecast import SHARING_COSTS, Forecast, from_speeds
 from apportion.coexecution.launching import Launcher
+from apportion.coexecution.policies.learned import PREDICTION, predicted
 from apportion.coexecution.sharing import Together
 from apportion.learn.times.fitting_times import fit_timing
 from apportion.runtime.base import DeviceInfo, info_from
@@ -116,7 +115,7 @@ def replayed(rows: list[Row], said: list[Forecast], infos: list[DeviceInfo]) -> 
             alone = {name: forecast.models[name].seconds(1.0) for name in (first, second)}
             share = float(alone[first] < alone[second])
         else:
-            share = foretold(forecast, infos).split.shares[first]
+            share = predicted(forecast, (first, second)).split.shares[first]
         assert row.oracle is not None
         found.append((row, share, min(1.0, row.oracle.median / milliseconds(row, share))))
     return found
@@ -172,8 +171,8 @@ def page(
         "takes is not in it. The launches above were chosen by the model of that day. Beside the calibrated "
         "speeds and what the kernel is made of (learned from nothing) a timing model of the "
         "[campaign](campaign.md) without the suite. A first launch is shared only where that promises "
-        f"{feedback.PROMISED:g} of the best device's time, or with a model that says how sure it is "
-        f"{feedback.PROMISED_BY_A_MODEL:g} with {1e3 * SHARING_COSTS:g} ms for sharing: rules that "
+        f"{PREDICTION.promised:g} of the best device's time, or with a model that says how sure it is "
+        f"{PREDICTION.promised_by_model:g} with {1e3 * SHARING_COSTS:g} ms for sharing: rules that "
         "were set on earlier runs over the same kernels.",
         "",
         "| instances | foretold by | kernels | efficiency | time over the best cut's | worst "

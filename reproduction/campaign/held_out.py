@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.coexecution.cuts import best_shares, hedged_shares, seconds_at
-from apportion.coexecution.feedback import PROMISED
+from apportion.coexecution.policies.learned import PREDICTION
 from apportion.learn.metrics import Interval
 from apportion.learn.shares.trees import RowModel, RowSettings
 from apportion.learn.times.campaign_table import CampaignTable, regrets
@@ -151,7 +151,7 @@ def held_out(
         alone = fixed_part + rate_part
         together = seconds_at(shares[SPEEDS], fixed_part, rate_part)
         shares[CAUTIOUS] = np.where(
-            together < PROMISED * alone.min(axis=1),
+            together < PREDICTION.promised * alone.min(axis=1),
             shares[SPEEDS],
             (alone[:, 0] <= alone[:, 1]).astype(np.float64),
         )

@@ -43,7 +43,7 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
         "device alone, measured again in the rounds; efficiency is its time over the policy's, round by "
         "round, first launch by first, third by third. *From the third on* is the mean of the third to the "
         f"{turn}th launch. Policy: `learned+feedback`, which starts "
-        f"each trial without memory; first launches are foretold from {_origins(good)}."
+        f"each trial without memory; first launches are predicted from {_origins(good)}."
         f"{_disturbed(good)}",
         "",
         *([remarks.rstrip(), ""] if remarks else []),

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apportion.coexecution.bound import BoundKernel, Execution
-from apportion.coexecution.feedback import Observations
 from apportion.coexecution.forecast import Predictor, from_speeds
+from apportion.coexecution.observations import Observations
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
 from apportion.runtime.observe import processor_time

@@ -70,7 +70,7 @@ def test_a_model_of_a_cpu_and_a_gpu_does_not_fit_two_cpus(shipped: Path) -> None
     assert fitting_model([CPU, replace(GPU, kind="accelerator")]) is None
 
 
-def test_the_learned_policy_runs_and_says_what_it_was_foretold_from(shipped: Path) -> None:
+def test_the_learned_policy_runs_and_says_what_it_was_predicted_from(shipped: Path) -> None:
     pytest.importorskip("pyopencl")
     pytest.importorskip("ziglang")
     x, y = np.ones(256, np.float32), np.zeros(256, np.float32)

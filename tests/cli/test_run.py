@@ -80,7 +80,7 @@ def test_a_table_for_people_names_every_device(file: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(("split", "policy"), [("auto", "learned+feedback"), ("learned", "learned")])
-def test_a_split_is_foretold_where_nothing_was_launched_yet(
+def test_a_split_is_predicted_where_nothing_was_launched_yet(
     split: str, policy: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _done(["run", str(file), "--kernel", "scale", "-n", "512", "--devices", "cpu,cpu2", "--split", split,
@@ -89,7 +89,7 @@ def test_a_split_is_foretold_where_nothing_was_launched_yet(
     assert said["policy"] == policy
     assert said["verified"]
     expected = (
-        "foretold from calibrated speeds" if split == "learned" else ("earlier launches", "cpu", "sharing")
+        "predicted from calibrated speeds" if split == "learned" else ("earlier launches", "cpu", "sharing")
     )
     assert said["reason"].startswith(expected)
 

@@ -9,12 +9,10 @@ from apportion.coexecution.cuts import (
     CostModel,
     best_shares,
     best_split,
-    fixed_policy,
     hedged_shares,
     prior,
     seconds_at,
 )
-from apportion.errors import InvalidSetting, UnknownName
 from apportion.runtime.base import Calibration, DeviceInfo
 
 
@@ -49,32 +47,6 @@ def test_what_sharing_costs_can_make_one_device_the_best() -> None:
     models = {"cpu": CostModel(0, 1.0), "gpu": CostModel(0, 1.0)}
     assert best_split(models)[0].shares == pytest.approx({"cpu": 0.5, "gpu": 0.5})
     assert best_split(models, sharing_seconds=0.6)[0].shares == {"cpu": 1.0, "gpu": 0.0}
-
-
-def test_a_number_is_the_share_of_the_first_device() -> None:
-    split = fixed_policy("0.35", [CPU, GPU])
-    assert split is not None
-    assert split.shares == {"cpu": 0.35, "gpu": 0.65}
-
-
-def test_the_name_of_a_device_gives_it_everything() -> None:
-    split = fixed_policy("gpu", [CPU, GPU])
-    assert split is not None
-    assert split.shares == {"cpu": 0.0, "gpu": 1.0}
-
-
-def test_a_policy_that_measures_has_no_fixed_split() -> None:
-    assert fixed_policy("learned+feedback", [CPU, GPU]) is None
-
-
-def test_an_unknown_policy_names_those_there_are() -> None:
-    with pytest.raises(UnknownName, match=r"No policy called 'evn'. Did you mean 'even'"):
-        fixed_policy("evn", [CPU, GPU])
-
-
-def test_a_share_above_one_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match=r"A share must lie between 0 and 1, not 1.5"):
-        fixed_policy(1.5, [CPU, GPU])
 
 
 def test_descriptions_alone_favour_the_larger_device() -> None:

@@ -115,8 +115,8 @@ def test_feedback_settles_on_rates_it_has_seen(worker: Worker) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
         reasons = [kernel(x, y, 1.0, N, global_size=N).reason for _ in range(5)]
-    assert reasons[0].startswith("foretold from calibrated speeds and what the kernel is made of")
-    assert reasons[-1].startswith("earlier launches foretell")
+    assert reasons[0].startswith("predicted from calibrated speeds and what the kernel is made of")
+    assert reasons[-1].startswith("earlier launches predict")
     assert y.tolist() == [5.0] * N
 
 
@@ -147,7 +147,7 @@ def test_a_predictor_is_asked_once_and_knows_the_launch(worker: Worker) -> None:
         for _ in range(2):
             execution = kernel(x, y, 1.0, N, global_size=N, local_size=16)
     assert execution.split == {"cpu": 0.45, "cpu2": 0.55}
-    assert execution.reason == "foretold from a test, give or take a factor of 1.5"
+    assert execution.reason == "predicted from a test, give or take a factor of 1.5"
     (enquiry,) = asked
     assert (enquiry.kernel, enquiry.work_items, enquiry.local_size) == ("saxpy", N, 16)
     assert enquiry.transfers(1.0) == (8 * N, 4 * N)  # x and y there, y back
@@ -462,7 +462,7 @@ def test_three_devices_settle_by_feedback(worker: Worker) -> None:
         executions = [kernel(x, y, 1.0, N, global_size=N) for _ in range(6)]
     assert y.tolist() == (6 * x).tolist()
     assert all(sum(execution.split.values()) == pytest.approx(1) for execution in executions)
-    assert executions[-1].reason.startswith("earlier launches foretell")
+    assert executions[-1].reason.startswith("earlier launches predict")
 
 
 def test_the_callers_time_holds_the_launchs(worker: Worker) -> None:

@@ -6,18 +6,19 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 from apportion.coexecution.checking import Check
-from apportion.coexecution.cuts import fixed_policy
-from apportion.coexecution.feedback import Choice, choose, choose_one, foretold
 from apportion.coexecution.launching import Case, Kernel, Launcher
+from apportion.coexecution.observations import Choice
+from apportion.coexecution.policies import policy_of
+from apportion.coexecution.policies.base import Policy, Situation
+from apportion.coexecution.policies.feedback import one_device
 from apportion.errors import NotSplittable
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.plan import Chunks, Outcome
+from apportion.runtime.plan import Outcome
 from apportion.runtime.split import Split
 
 
@@ -56,10 +57,6 @@ class Execution:
         }
 
 
-_SURE = 0.75
-"The part of the shares that is handed out at once when they come from launches of the same kernel."
-
-
 class BoundKernel:
     """A kernel with its arguments and range."""
 
@@ -78,17 +75,18 @@ class BoundKernel:
         """Work-groups along the dimension that is cut."""
         return self.span.groups[self.case.dimension]
 
-    def run(self, policy: str | float) -> Execution:
+    def run(self, policy: str | float | Policy) -> Execution:
         """Launch under a policy; the shared arrays hold the results afterwards."""
         started = time.perf_counter()
-        choice = self._choose(policy)
+        chooser = policy_of(policy, self.devices)
+        choice = self._choose(chooser)
         if self.case.obstacle and len(choice.split.parts(self.groups)) > 1:
-            if fixed_policy(policy, self.devices) is not None and policy not in ("even", "static"):
+            if chooser.insists:
                 raise NotSplittable(
                     f"{self.kernel.signature.name!r} cannot be shared between devices: {self.case.obstacle}. "
                     f"Run it on one of {', '.join(info.id for info in self.devices)}"
                 )
-            choice = self._one_device()
+            choice = one_device(self._situation(), self.case.seen)
         parts = choice.split.parts(self.groups)
         reason = choice.reason
         if not self.kernel.trust and len(parts) > 1:
@@ -100,10 +98,7 @@ class BoundKernel:
             reason += self._check.alone(parts[0].device)
             started = time.perf_counter()
         self._check.probe(choice.split)
-        chunks = None
-        if policy == "dynamic" and len(self.devices) > 1 and not self.case.obstacle:
-            chunks = self._chunks(choice)
-            reason = f"{reason}; {chunks.first:.0%} at once, the rest in chunks"
+        chunks = None if self.case.obstacle else choice.chunks
         remembered = self._must_remember(len(parts) > 1 or chunks is not None)
         if remembered:
             self.binding.remember()
@@ -116,22 +111,14 @@ class BoundKernel:
                 self.binding.restore()
             return self.run(policy)
         self._launcher.note(outcome)
-        if self._learns(policy) and len(self.case.seen.launches) > 1:
+        seen = self.case.seen
+        if chooser.learns and len(self.devices) > 1 and len(seen.launches) > 1:
             # What follows from the second launch is part of it, and later ones that go as expected change
-            # nothing: thinking takes a tenth as long as a short launch, once that has emptied the caches.
-            stands = self.case.seen.stands(choice, outcome.seconds)
-            self.case.seen.decided = choice if stands else self._from_what_was_seen()
-        return self._execution(str(policy), outcome, reason, time.perf_counter() - started)
-
-    def _learns(self, policy: str | float) -> bool:
-        """Whether the next launch under a policy depends on what earlier ones took."""
-        free = policy not in ("oracle", "learned") and fixed_policy(policy, self.devices) is None
-        return free and len(self.devices) > 1
-
-    def _from_what_was_seen(self) -> Choice:
-        if self.case.obstacle:
-            return self._one_device()
-        return choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups)
+            # nothing: choosing takes a tenth as long as a short launch, once that has emptied the caches.
+            stands = chooser.stands(seen, choice, outcome.seconds)
+            seen.decided = choice if stands else chooser.choose(self._situation(), seen)
+        name = policy if isinstance(policy, str | int | float) else type(policy).__name__
+        return self._execution(str(name), outcome, reason, time.perf_counter() - started)
 
     def _must_remember(self, shared: bool) -> bool:
         """Whether undoing a conflicting launch needs copies: of what is read and changed in place."""
@@ -192,55 +179,25 @@ class BoundKernel:
 
     # Choosing
 
-    def _choose(self, policy: str | float) -> Choice:
-        fixed = fixed_policy(policy, self.devices)
-        if fixed is not None:
-            return Choice(fixed, None, f"the policy {policy} was asked for")
+    def _situation(self) -> Situation:
+        return Situation(tuple(self.devices), self.groups, self._launcher.forecast, self.case.obstacle)
+
+    def _choose(self, policy: Policy) -> Choice:
+        situation, seen = self._situation(), self.case.seen
+        if policy.insists:
+            return policy.choose(situation, seen)
         if len(self.devices) == 1:
             return Choice(Split.alone(self.devices[0].id), None, "there is only one device")
-        if self.case.obstacle and not self._learns(policy):
-            return self._one_device()
-        if policy == "oracle":
-            return self._search()
-        if not self.case.obstacle and (policy == "learned" or not self.case.seen.launches):
-            if self.case.foretold is None:
-                self.case.foretold = foretold(self._launcher.forecast(), self.devices)
-            return self.case.foretold
-        return self.case.seen.decided or self._from_what_was_seen()
-
-    def _chunks(self, choice: Choice) -> Chunks:
-        """First chunks by how sure the shares are, and the rest in smaller ones to whoever is free."""
-        shares = {name: max(share, 0.02) for name, share in choice.split.shares.items()}
-        seen = self.case.seen.launches
-        first = _SURE if seen else min(_SURE, 1 / self._launcher.forecast().spread)
-        return Chunks(shares, first, max(1, self.groups // 256))
-
-    def _one_device(self) -> Choice:
-        forecast = self._launcher.forecast()
-        return choose_one(self.case.seen, self.devices, forecast, self.case.obstacle)
-
-    def _search(self) -> Choice:
-        names = [info.id for info in self.devices]
-        if len(names) == 2:
-            curve = self.curve()
-            share = min(curve, key=lambda s: curve[s])
-            split = Split({names[0]: share, names[1]: 1 - share})
-            return Choice(split, None, f"the best of {len(curve)} measured cuts")
-        for name in names:
-            self.time(Split({other: float(other == name) for other in names}))
-        split = choose(self.case.seen, self.devices, self._launcher.forecast(), self.groups).split
-        best, tried = statistics.median(self.time(split)), 1
-        for width in (0.1, 0.05):
-            for giver, taker in permutations(names, 2):
-                if split.shares[giver] < width:
-                    continue
-                shares = dict(split.shares)
-                shares[giver] -= width
-                shares[taker] += width
-                seconds, tried = statistics.median(self.time(Split(shares))), tried + 1
-                if seconds < best:
-                    best, split = seconds, Split(shares)
-        return Choice(split, None, f"the best of {tried} measured cuts")
+        if policy.learns:
+            return seen.decided or policy.choose(situation, seen)
+        if self.case.obstacle:
+            return one_device(situation, seen)
+        choice = policy.choose(situation, seen)
+        while choice.trial:
+            seconds = statistics.median(self.time(choice.split))
+            seen.trials.append((choice.split, seconds))
+            choice = policy.choose(situation, seen)
+        return choice
 
     def _execution(self, policy: str, outcome: Outcome, reason: str, wall_seconds: float) -> Execution:
         shares = {info.id: 0.0 for info in self.devices}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.forecast import Forecast
+from apportion.coexecution.policies.base import Policy
 from apportion.errors import InvalidSetting
 from apportion.runtime.split import Split
 
@@ -38,7 +39,9 @@ class Comparison:
         return min(self.curve.values()) / (self.execution.seconds * 1e3) if self.curve else None
 
 
-def compare(bound: BoundKernel, policy: str | float, *, repeats: int = 3, cuts: bool = False) -> Comparison:
+def compare(
+    bound: BoundKernel, policy: str | float | Policy, *, repeats: int = 3, cuts: bool = False
+) -> Comparison:
     """Run a launch under a policy, and time it on each device alone.
 
     The arrays hold the results of one run afterwards, however often it was repeated.

@@ -1,4 +1,4 @@
-"""Who gets how much: a cost model per device, the best split under it, and policies by name.
+"""Cost models: what a device takes for a share of a launch, and the split that is best under them.
 
 A device's time is fixed + rate × share: launches, wake-ups and copies that do not shrink with the share are
 why the ratio of speeds (the papers' Eq. 5.8) is not the best cut, and why one device alone is always a
@@ -8,20 +8,15 @@ candidate.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.errors import InvalidSetting, UnknownName
+from apportion.errors import InvalidSetting
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.split import Split
-
-POLICIES = ("learned", "learned+feedback", "dynamic", "static", "even", "oracle")
-"Besides these, the name of a device gives it everything, and a number is the share of the first device."
-
 
 Numbers = NDArray[np.float64]
 _BETS = np.array([0.0, 0.01, 0.02, 0.04, 0.06, *(n / 20 for n in range(2, 19)), 0.94, 0.96, 0.98, 0.99, 1.0])
@@ -109,12 +104,12 @@ def seconds_at(share: Numbers, fixed: Numbers, rate: Numbers) -> Numbers:
 def hedged_shares(fixed: Numbers, rate: Numbers, doubt: Numbers) -> Numbers:
     """(N,): the share of the first of two devices that costs least in the mean over what may be true.
 
-    Where times are foretold, the best cut under them is not the best bet: too much for the slow device costs
+    Where times are predicted, the best cut under them is not the best bet: too much for the slow device costs
     many times what too little does.
 
     Args:
-        fixed: (N, 2) as foretold.
-        rate: (N, 2) as foretold.
+        fixed: (N, 2) as predicted.
+        rate: (N, 2) as predicted.
         doubt: (N,) the standard deviation of the log of the factor between the devices.
     """
     best = best_shares(fixed, rate)[:, None]
@@ -147,32 +142,3 @@ def prior(devices: Sequence[DeviceInfo]) -> dict[str, CostModel]:
         }
     slowest = min(speeds.values())
     return {device.id: CostModel(0.0, slowest / speeds[device.id]) for device in devices}
-
-
-def fixed_policy(policy: str | float, devices: Sequence[DeviceInfo]) -> Split | None:
-    """The split of a policy that needs no measuring, or None for one that does.
-
-    Raises:
-        InvalidSetting: a share that is not one.
-        UnknownName: no such policy and no such device.
-    """
-    names = [device.id for device in devices]
-    if isinstance(policy, str) and policy not in names:
-        with suppress(ValueError):
-            policy = float(policy)
-    if isinstance(policy, int | float):
-        if not 0 <= policy <= 1:
-            raise InvalidSetting(f"A share must lie between 0 and 1, not {policy}")
-        if len(names) < 2:
-            return Split.alone(names[0])
-        rest = (1 - policy) / (len(names) - 1)
-        return Split({names[0]: float(policy), **dict.fromkeys(names[1:], rest)})
-    if policy in names:
-        return Split({name: float(name == policy) for name in names})
-    if policy == "even":
-        return Split.even(names)
-    if policy == "static":
-        return best_split(prior(devices))[0]
-    if policy in POLICIES:
-        return None
-    raise UnknownName("policy", policy, [*POLICIES, *names, "a share from 0 to 1"])

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from apportion.coexecution.feedback import Choice, Observations, Seen
 from apportion.coexecution.forecast import Enquiry, Forecast, Predictor
+from apportion.coexecution.observations import Observations, PastLaunch
 from apportion.errors import InvalidSetting
 from apportion.program.compile import CompileOptions
 from apportion.program.kernel.access import KernelAccess
@@ -59,8 +59,6 @@ class Case:
     seen: Observations = field(default_factory=Observations)
     forecast: Forecast | None = None
     "What was expected before anything ran, once somebody asked."
-    foretold: Choice | None = None
-    "What follows from that."
     covered: frozenset[str] = frozenset()
     "Arguments whose slices are written without a gap."
     probed: bool = False
@@ -179,7 +177,7 @@ class Launcher:
         }
         cold = any(time.cold for time in outcome.devices)
         self.case.seen.add(
-            Seen(
+            PastLaunch(
                 {time.device: time.groups / self.groups for time in outcome.devices if time.groups},
                 max(devices.values()) + outcome.merge_seconds if cold else outcome.seconds,
                 devices,

@@ -59,11 +59,11 @@ def page(comparison: Comparison, devices: Sequence[DeviceInfo]) -> str:
         _table(("argument", "merge"), list(execution.merge.items())),
         "<h2>The devices</h2>",
         _table(
-            ("device", "share", "alone, ms", "foretold, ms", "what it is"),
+            ("device", "share", "alone, ms", "predicted, ms", "what it is"),
             [_device(info, comparison) for info in devices],
             numbers=(1, 2, 3),
         ),
-        _foretold(comparison),
+        _predicted(comparison),
         "</html>",
     ]
     return "\n".join(part for part in parts if part)
@@ -237,11 +237,11 @@ def _device(info: DeviceInfo, comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def _foretold(comparison: Comparison) -> str:
+def _predicted(comparison: Comparison) -> str:
     forecast = comparison.forecast
     if forecast is None:
         return ""
-    said = f"Foretold from {forecast.origin}, give or take a factor of {forecast.spread:.2g}."
+    said = f"Predicted from {forecast.origin}, give or take a factor of {forecast.spread:.2g}."
     return f'<p class="sub">{escape(said)}</p>'
 
 

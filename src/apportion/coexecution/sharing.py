@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.coexecution.bound import BoundKernel, Execution
-from apportion.coexecution.cuts import fixed_policy
 from apportion.coexecution.forecast import Predictor, from_speeds
 from apportion.coexecution.launching import Case
+from apportion.coexecution.policies import policy_of
+from apportion.coexecution.policies.base import Policy
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
@@ -43,9 +44,9 @@ class Together:
         source: OpenCL C, or the path of a file of it.
         kernel: its name; not needed where there is only one.
         devices: ids of the devices that share, in the order of their parts; None: all.
-        policy: who gets how much; see `apportion.coexecution.cuts`.
-        predictor: what foretells the first launch of a size; `apportion.together` has the learned models.
-        merges: argument → merge, where you know better than the analysis.
+        policy: who gets how much: a name of `apportion.coexecution.policies`, a device, a share, or a
+        `Policy`. predictor: what predicts the first launch of a size; `apportion.together` has the learned
+        models. merges: argument → merge, where you know better than the analysis.
         trust: do not compare the first launch of a size with one device's.
     """
 
@@ -55,7 +56,7 @@ class Together:
         kernel: str | None = None,
         devices: Sequence[str] | None = None,
         *,
-        policy: str | float = "learned+feedback",
+        policy: str | float | Policy = "learned+feedback",
         predictor: Predictor = from_speeds,
         merges: Mapping[str, str] | None = None,
         trust: bool = False,
@@ -82,7 +83,7 @@ class Together:
         known = described(self.worker)
         names = [info.id for info in known] if devices is None else list(devices)
         self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
-        fixed_policy(policy, self.devices)  # a policy that there is not is told now, not at the first launch
+        policy_of(policy, self.devices)  # a policy that there is not is told now, not at the first launch
         self._memory = SharedMemory(self.worker)
         self._cases: dict[Any, Case] = {}
 
@@ -122,7 +123,7 @@ class Together:
         global_size: Size,
         local_size: Size | None = None,
         offset: Size = (),
-        policy: str | float | None = None,
+        policy: str | float | Policy | None = None,
     ) -> Execution:
         """Launch: arrays that the kernel writes hold the results afterwards.
 

@@ -109,7 +109,7 @@ def test_the_page_says_which_targets_are_met_and_which_are_not() -> None:
     assert "Shares of first launches are off the best cut by 30.0 (30.0 to 30.0)" in text
     assert "those of the best constant, 0.2 for cpu, by 0.0" in text
     assert "first launches take 1.493 (1.493 to 1.493) of the best cut's time (means over 2 kernels)" in text
-    assert "first launches are foretold from a test" in text
+    assert "first launches are predicted from a test" in text
 
 
 def test_the_curves_are_one_drawing_with_a_panel_for_each_kernel() -> None:

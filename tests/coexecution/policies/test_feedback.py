@@ -3,16 +3,11 @@ from __future__ import annotations
 import pytest
 
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.feedback import (
-    Choice,
-    Observations,
-    Seen,
-    best_shared,
-    choose,
-    choose_one,
-    foretold,
-)
 from apportion.coexecution.forecast import SHARING_COSTS, Forecast
+from apportion.coexecution.observations import Choice, Observations, PastLaunch
+from apportion.coexecution.policies.base import Situation
+from apportion.coexecution.policies.feedback import FeedbackPolicy, one_device
+from apportion.coexecution.policies.learned import best_shared, predicted
 from apportion.errors import InvalidSetting
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.split import Split
@@ -21,51 +16,67 @@ CPU, GPU = (
     DeviceInfo(name, name, name, "v", "p", "d", "1", 8, 1 << 30, 1 << 15, 1024) for name in ("cpu", "gpu")
 )
 BOTH = [CPU, GPU]
+POLICY = FeedbackPolicy()
 EVEN = Forecast({"cpu": CostModel(0.0, 1.0), "gpu": CostModel(0.0, 1.0)}, 2.0, "a guess")
 
 
-def _shared(share: float, cpu: float, gpu: float, merging: float = 0.0) -> Seen:
-    return Seen({"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + merging, {"cpu": cpu, "gpu": gpu}, merging)
+def choose(seen: Observations, devices: list[DeviceInfo], forecast: Forecast, groups: int) -> Choice:
+    return POLICY.choose(Situation(tuple(devices), groups, lambda: forecast), seen)
 
 
-def _alone(device: str, seconds: float) -> Seen:
-    return Seen({device: 1.0}, seconds, {device: seconds})
+def choose_one(seen: Observations, devices: list[DeviceInfo], forecast: Forecast, obstacle: str) -> Choice:
+    return one_device(Situation(tuple(devices), 1, lambda: forecast, obstacle), seen)
 
 
-def test_the_first_launch_is_split_as_foretold_and_says_how_sure_that_is() -> None:
+def prediction_of(forecast: Forecast, devices: list[DeviceInfo]) -> Choice:
+    return predicted(forecast, tuple(device.id for device in devices))
+
+
+def _shared(share: float, cpu: float, gpu: float, merging: float = 0.0) -> PastLaunch:
+    return PastLaunch(
+        {"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + merging, {"cpu": cpu, "gpu": gpu}, merging
+    )
+
+
+def _alone(device: str, seconds: float) -> PastLaunch:
+    return PastLaunch({device: 1.0}, seconds, {device: seconds})
+
+
+def test_the_first_launch_is_split_as_predicted_and_says_how_sure_that_is() -> None:
     choice = choose(Observations(), BOTH, EVEN, 100)
     assert choice.split.shares == {"cpu": 0.5, "gpu": 0.5}
     assert choice.seconds == 0.5
-    assert choice.reason == "foretold from a guess, give or take a factor of 2"
+    assert choice.reason == "predicted from a guess, give or take a factor of 2"
 
 
 def test_a_small_promise_of_sharing_is_not_followed_before_anything_was_seen() -> None:
     uneven = Forecast({"cpu": CostModel(0.0, 9.0), "gpu": CostModel(0.0, 1.0)}, 1.2, "a model")
-    assert foretold(uneven, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert prediction_of(uneven, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
 
 
 def test_a_forecast_that_says_how_sure_it_is_is_bet_upon() -> None:
     near = {"cpu": CostModel(0.0, 1.2), "gpu": CostModel(0.0, 1.0)}
     far = {"cpu": CostModel(0.0, 3.0), "gpu": CostModel(0.0, 1.0)}
-    assert foretold(Forecast(near, 1.5, "a model", doubt=0.05), BOTH).split.shares["cpu"] == pytest.approx(
-        1 / 2.2, abs=0.03
-    )
-    shares = foretold(Forecast(far, 1.5, "a model", doubt=0.05), BOTH).split.shares
+    assert prediction_of(Forecast(near, 1.5, "a model", doubt=0.05), BOTH).split.shares[
+        "cpu"
+    ] == pytest.approx(1 / 2.2, abs=0.03)
+    shares = prediction_of(Forecast(far, 1.5, "a model", doubt=0.05), BOTH).split.shares
     assert shares["cpu"] == pytest.approx(0.25, abs=0.03)
     # In a launch of a millisecond starting two devices costs more than they save.
     short = {name: CostModel(0.0, 1e-3 * model.rate) for name, model in near.items()}
     assert (
-        foretold(Forecast(short, 1.5, "a model", SHARING_COSTS, doubt=0.05), BOTH).split.shares["cpu"] == 0.0
+        prediction_of(Forecast(short, 1.5, "a model", SHARING_COSTS, doubt=0.05), BOTH).split.shares["cpu"]
+        == 0.0
     )
     slow = Forecast({"cpu": CostModel(0.5, 30.0), "gpu": CostModel(0.0, 1.0)}, 1.5, "a model", doubt=0.5)
-    assert foretold(slow, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
+    assert prediction_of(slow, BOTH).split.shares == {"cpu": 0.0, "gpu": 1.0}
 
 
 def test_rates_of_a_shared_launch_move_the_cut() -> None:
     seen = Observations([_shared(0.5, 0.55, 0.45)])
     choice = choose(seen, BOTH, EVEN, 1000)
     assert choice.split.shares["cpu"] == pytest.approx(0.45, abs=0.01)
-    assert choice.reason.startswith("earlier launches foretell")
+    assert choice.reason.startswith("earlier launches predict")
 
 
 def test_nothing_is_tried_any_more_once_every_device_was_seen() -> None:
@@ -97,7 +108,7 @@ def test_another_device_is_tried_alone_where_sharing_would_not_show_what_it_take
     assert choose(Observations([_alone("gpu", 9.0)]), BOTH, slow, 1000).split.shares["gpu"] == 1.0
 
 
-def test_what_took_longer_than_foretold_is_partly_taken_for_fixed() -> None:
+def test_what_took_longer_than_predicted_is_partly_taken_for_fixed() -> None:
     forecast = Forecast({"cpu": CostModel(0.0, 1.0), "gpu": CostModel(0.0, 1.0)}, 2.0, "speeds")
     seen = Observations([_shared(0.5, 0.5, 2.0)])
     slow, expected = seen.model("gpu", forecast), seen.model("cpu", forecast)
@@ -127,7 +138,7 @@ def test_a_forecast_that_is_wrong_by_far_is_found_out_once_a_launch_counts_littl
         assert choose(seen, BOTH, wrong, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
         seen.add(_alone("cpu", 0.2))
     # It is thought about then, though everything takes what it was chosen for.
-    assert not seen.stands(Choice(Split.alone("cpu"), 0.2, "a test"), 0.2)
+    assert not POLICY.stands(seen, Choice(Split.alone("cpu"), 0.2, "a test"), 0.2)
     probing = choose(seen, BOTH, wrong, 1000)
     assert 0 < probing.split.shares["gpu"] <= 0.1
     assert probing.reason == "a small part shows what others take, since cpu alone is known"
@@ -189,7 +200,7 @@ def test_a_device_that_was_never_seen_is_as_forecast() -> None:
 
 def test_launches_in_which_a_driver_compiled_are_forgotten_once_there_is_a_warm_one() -> None:
     seen = Observations()
-    seen.add(Seen({"cpu": 1.0}, 9.0, {"cpu": 9.0}, cold=True))
+    seen.add(PastLaunch({"cpu": 1.0}, 9.0, {"cpu": 9.0}, cold=True))
     assert seen.alone() == {"cpu": 9.0}
     seen.add(_alone("cpu", 1.0))
     assert seen.alone() == {"cpu": 1.0}
@@ -212,24 +223,24 @@ def test_a_choice_stands_until_two_launches_in_a_row_take_longer_than_it_promise
     seen = Observations([_alone("gpu", 1.0), _shared(0.1, 3.0, 0.9), _alone("gpu", 1.0)])
     choice = choose(seen, BOTH, EVEN, 1000)
     assert choice.seconds == pytest.approx(1.0)
-    assert seen.stands(choice, 1.1)
-    assert seen.stands(choice, 1.2)  # once may be noise
-    assert seen.stands(choice, 1.1)
-    assert seen.stands(choice, 1.2)
-    assert not seen.stands(choice, 1.2)
+    assert POLICY.stands(seen, choice, 1.1)
+    assert POLICY.stands(seen, choice, 1.2)  # once may be noise
+    assert POLICY.stands(seen, choice, 1.1)
+    assert POLICY.stands(seen, choice, 1.2)
+    assert not POLICY.stands(seen, choice, 1.2)
     seen.decided = choice
     seen.add(_alone("gpu", 1.2))
     assert seen.decided is None
     # What is launched to see what it takes promised nothing.
     first = Observations([_alone("gpu", 1.0)])
-    assert not first.stands(choose(first, BOTH, EVEN, 1000), 0.1)
+    assert not POLICY.stands(first, choose(first, BOTH, EVEN, 1000), 0.1)
 
 
 def test_a_cut_that_is_new_and_takes_longer_than_it_promised_is_thought_about_at_once() -> None:
     seen = Observations([_alone("gpu", 1.0), _shared(0.1, 0.5, 0.6)])
     choice = Choice(Split({"cpu": 0.3, "gpu": 0.7}), 0.7, "a test")
     seen.add(_shared(0.3, 1.4, 0.6))
-    assert not seen.stands(choice, 1.4)
+    assert not POLICY.stands(seen, choice, 1.4)
 
 
 def test_a_launch_right_after_other_devices_counts_as_what_it_would_take_again() -> None:
@@ -244,7 +255,7 @@ def test_a_launch_right_after_other_devices_counts_as_what_it_would_take_again()
 
 
 def test_what_a_shared_launch_took_beyond_its_devices_counts_against_sharing() -> None:
-    shared = Seen({"cpu": 0.5, "gpu": 0.5}, 1.3, {"cpu": 0.5, "gpu": 0.5})
+    shared = PastLaunch({"cpu": 0.5, "gpu": 0.5}, 1.3, {"cpu": 0.5, "gpu": 0.5})
     seen = Observations([shared, _alone("cpu", 1.0), _alone("gpu", 1.0)])
     assert max(choose(seen, BOTH, EVEN, 1000).split.shares.values()) == 1.0
 
@@ -283,7 +294,7 @@ def test_a_device_that_was_only_seen_beside_others_is_tried_alone_where_that_may
     assert choose(seen, BOTH, Forecast(even.models, 2.5, "a model"), 1000).split.shares["gpu"] == 1.0
 
 
-def test_after_a_first_launch_that_took_far_longer_than_foretold_the_other_device_is_tried() -> None:
+def test_after_a_first_launch_that_took_far_longer_than_predicted_the_other_device_is_tried() -> None:
     forecast = Forecast({"cpu": CostModel(0.0, 1.1), "gpu": CostModel(0.0, 2.0)}, 2.0, "a model", doubt=0.2)
     choice = choose(Observations([_alone("cpu", 1.9)], noted=1), BOTH, forecast, 1000)
     assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
@@ -298,7 +309,7 @@ def test_a_device_that_may_well_do_as_well_is_tried_alone_at_the_second_launch_a
     models = {"cpu": CostModel(0.5, 1.0), "gpu": CostModel(1.0, 1.0)}
     forecast = Forecast(models, 1.7, "a model", sharing_seconds=0.4, doubt=0.2)
     seen = Observations()
-    seen.add(_alone("cpu", 1.8))  # a fifth more than foretold
+    seen.add(_alone("cpu", 1.8))  # a fifth more than predicted
     assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
     for gpu, best in ((1.7, "gpu"), (2.2, "cpu")):
         tried = Observations(list(seen.launches), noted=1)
@@ -306,7 +317,7 @@ def test_a_device_that_may_well_do_as_well_is_tried_alone_at_the_second_launch_a
         assert choose(tried, BOTH, forecast, 1000).split.shares[best] == 1.0
     seen.add(_alone("cpu", 1.8))
     assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 1.0, "gpu": 0.0}
-    # Sharing that is expected to win by far comes first, and what is foretold to be slower waits.
+    # Sharing that is expected to win by far comes first, and what is predicted to be slower waits.
     gaining = Forecast(models, 1.7, "a model", doubt=0.2)
     once = Observations([_alone("cpu", 1.8)], noted=1)
     assert 0 < choose(once, BOTH, gaining, 1000).split.shares["gpu"] < 1
@@ -323,15 +334,15 @@ def test_after_a_first_shared_launch_the_better_device_is_tried_alone_where_it_m
     models = {"cpu": CostModel(0.8, 3.6), "gpu": CostModel(2.5, 1.7)}
     forecast = Forecast(models, 1.8, "a model", sharing_seconds=0.4, doubt=0.2)
     seen = Observations()
-    seen.add(Seen({"cpu": 0.65, "gpu": 0.35}, 5.4, {"cpu": 4.9, "gpu": 3.1}))  # 3.7 were foretold
+    seen.add(PastLaunch({"cpu": 0.65, "gpu": 0.35}, 5.4, {"cpu": 4.9, "gpu": 3.1}))  # 3.7 were predicted
     assert choose(seen, BOTH, forecast, 1000).split.shares == {"cpu": 0.0, "gpu": 1.0}
     seen.add(_alone("gpu", 3.6))
     choice = choose(seen, BOTH, forecast, 1000)
     assert choice.split.shares == {"cpu": 0.0, "gpu": 1.0}
     assert choice.seconds is not None
-    # Not where sharing took what was foretold: the GPU alone would have to be much better than that, too.
+    # Not where sharing took what was predicted: the GPU alone would have to be much better than that, too.
     expected = Observations()
-    expected.add(Seen({"cpu": 0.65, "gpu": 0.35}, 3.7, {"cpu": 3.1, "gpu": 3.1}))
+    expected.add(PastLaunch({"cpu": 0.65, "gpu": 0.35}, 3.7, {"cpu": 3.1, "gpu": 3.1}))
     assert 0 < choose(expected, BOTH, forecast, 1000).split.shares["cpu"] < 1
 
 
@@ -342,9 +353,9 @@ def test_a_cut_in_which_one_device_waits_long_for_another_is_thought_about_thoug
     forecast = Forecast(models, 1.8, "a model", sharing_seconds=0.4, doubt=0.2)
     seen = Observations()
     for share, cpu, gpu in ((0.73, 4.7, 4.2), (0.66, 4.0, 2.6), (0.66, 4.0, 2.4)):  # the first by bad luck
-        seen.add(Seen({"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + 0.5, {"cpu": cpu, "gpu": gpu}))
+        seen.add(PastLaunch({"cpu": share, "gpu": 1 - share}, max(cpu, gpu) + 0.5, {"cpu": cpu, "gpu": gpu}))
     kept = Choice(Split({"cpu": 0.66, "gpu": 0.34}), 4.5, "a test")
-    assert not seen.stands(kept, 4.5)
+    assert not POLICY.stands(seen, kept, 4.5)
     assert choose(seen, BOTH, forecast, 1000).split.shares["cpu"] < 0.55
-    seen.add(Seen({"cpu": 0.5, "gpu": 0.5}, 3.6, {"cpu": 3.1, "gpu": 2.9}))
-    assert seen.stands(Choice(Split({"cpu": 0.5, "gpu": 0.5}), 3.6, "a test"), 3.6)
+    seen.add(PastLaunch({"cpu": 0.5, "gpu": 0.5}, 3.6, {"cpu": 3.1, "gpu": 2.9}))
+    assert POLICY.stands(seen, Choice(Split({"cpu": 0.5, "gpu": 0.5}), 3.6, "a test"), 3.6)
