@@ -1,38 +1,106 @@
 """apportion: which device should do how much of this work, and how sure are we?
 
-The public names load when they are first used, so that importing the package costs nothing.
+The public names load when they are first used, so that importing the package costs nothing. Type checkers
+see them all.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apportion.advise.devices import devices
+    from apportion.advise.explain import Explanation, explain
+    from apportion.advise.learned_policy import share, together
+    from apportion.advise.predictor import Prediction, predict, predict_all
+    from apportion.advise.queries import Query
+    from apportion.advise.relative_answers import Profile, Relative
+    from apportion.advise.relative_answers import predict as relative_performance
+    from apportion.advise.tuning import Tunable, Tuning, tune
+    from apportion.coexecution.bound import Execution
+    from apportion.coexecution.sharing import Together
+    from apportion.errors import ApportionError
+    from apportion.program import graph_of
+    from apportion.program.analysis import AnalysisRun
+    from apportion.program.analysis import run as analyze
+    from apportion.program.compile import CompileOptions
+    from apportion.program.graph import ProgramGraph
+    from apportion.program.source import Source
+    from apportion.runtime.base import DeviceInfo, LocalMemory
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
+__all__ = [
+    "AnalysisRun",
+    "ApportionError",
+    "CompileOptions",
+    "DeviceInfo",
+    "Execution",
+    "Explanation",
+    "LocalMemory",
+    "Prediction",
+    "Profile",
+    "ProgramGraph",
+    "Query",
+    "Relative",
+    "Source",
+    "Together",
+    "Tunable",
+    "Tuning",
+    "__version__",
+    "analyze",
+    "devices",
+    "explain",
+    "graph_of",
+    "predict",
+    "predict_all",
+    "relative_performance",
+    "share",
+    "together",
+    "tune",
+]
+
+_HOMES = {
+    "AnalysisRun": "apportion.program.analysis:AnalysisRun",
     "ApportionError": "apportion.errors:ApportionError",
+    "CompileOptions": "apportion.program.compile:CompileOptions",
+    "DeviceInfo": "apportion.runtime.base:DeviceInfo",
+    "Execution": "apportion.coexecution.bound:Execution",
+    "Explanation": "apportion.advise.explain:Explanation",
+    "LocalMemory": "apportion.runtime.base:LocalMemory",
+    "Prediction": "apportion.advise.predictor:Prediction",
+    "Profile": "apportion.advise.relative_answers:Profile",
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
+    "Query": "apportion.advise.queries:Query",
+    "Relative": "apportion.advise.relative_answers:Relative",
     "Source": "apportion.program.source:Source",
+    "Together": "apportion.coexecution.sharing:Together",
+    "Tunable": "apportion.advise.tuning:Tunable",
+    "Tuning": "apportion.advise.tuning:Tuning",
+    "analyze": "apportion.program.analysis:run",
+    "devices": "apportion.advise.devices:devices",
+    "explain": "apportion.advise.explain:explain",
     "graph_of": "apportion.program:graph_of",
     "predict": "apportion.advise.predictor:predict",
+    "predict_all": "apportion.advise.predictor:predict_all",
+    "relative_performance": "apportion.advise.relative_answers:predict",
+    "share": "apportion.advise.learned_policy:share",
     "together": "apportion.advise.learned_policy:together",
     "tune": "apportion.advise.tuning:tune",
-    "Tunable": "apportion.advise.tuning:Tunable",
-    "LocalMemory": "apportion.runtime.base:LocalMemory",
 }
+"A public name: where it is defined. A test holds this equal to the imports above and to `__all__`."
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 (the names are the keys of a dict of strings)
+if not TYPE_CHECKING:
 
-
-def __getattr__(name: str) -> Any:
-    target = _PUBLIC.get(name)
-    if target is None:
-        raise AttributeError(f"module 'apportion' has no attribute {name!r}")
-    module, _, attribute = target.partition(":")
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'apportion' has no attribute {name!r}")
+        module, _, attribute = home.partition(":")
+        value = getattr(import_module(module), attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -6,14 +6,20 @@ an uncertainty that says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from apportion.advise import launch_times as timing
-from apportion.coexecution.forecast import Enquiry, Forecast, from_speeds
+from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
-from apportion.runtime.base import DeviceInfo
+from apportion.program.compile import CompileOptions
+from apportion.program.source import Source
+from apportion.runtime.base import DeviceInfo, Limits
+from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.opencl.worker import Worker
+
+DEFAULT_COMPILE = CompileOptions()
 
 _LEAST_KERNELS = 100
 "What a model must have learned from: one that saw seven was far worse than calibrated speeds."
@@ -46,9 +52,60 @@ def fitting_model(devices: Sequence[DeviceInfo]) -> str | None:
     return None
 
 
-def together(*arguments: Any, **options: Any) -> Together:
-    """One kernel on several devices at once, its first launch split by the learned models.
+def share(
+    source: str | Path | Source,
+    kernel: str | None = None,
+    devices: Sequence[str] | None = None,
+    *,
+    policy: str | float = "learned+feedback",
+    predictor: Predictor = learned,
+    merges: Mapping[str, str] | None = None,
+    trust: bool = False,
+    compile: CompileOptions = DEFAULT_COMPILE,
+    limits: Limits | None = None,
+    worker: Worker | None = None,
+    drivers: DriverOptions = DEFAULT_DRIVERS,
+) -> Together:
+    """Share one OpenCL kernel between several devices; learned models split its first launch.
 
-    See `apportion.coexecution.sharing.Together` for the arguments.
+        with apportion.share("saxpy.cl") as kernel:
+            execution = kernel(x, y, 2.0, n, global_size=n)
+
+    Close the result, or use it in a `with`: it holds a worker process.
+
+    Args:
+        source: OpenCL C, or the path of a file of it.
+        kernel: its name; needed only where the source has several.
+        devices: ids of the devices that share the work, in the order of their parts; None: all of them.
+        policy: who gets how much. `learned+feedback` corrects the prediction by what launches took; a number
+            from 0 to 1 is the share of the first device; `apportion.coexecution.cuts` has the others.
+        predictor: predicts what each device takes at the first launch of a size.
+        merges: argument → how the devices' results are put together, where you know better than the analysis.
+        trust: do not compare the first launch of a size with one device's results.
+        compile: macros, include folders and the standard.
+        limits: the deadline of a launch, and its memory.
+        worker: a worker process to use, which stays open; None: one of its own.
+        drivers: how the drivers are started.
+
+    Raises:
+        UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
+        UnknownName: no such kernel, device, policy or merge.
+        NoDevice: this machine has no OpenCL device.
     """
-    return Together(*arguments, **{"predictor": learned, **options})
+    return Together(
+        source,
+        kernel,
+        devices,
+        policy=policy,
+        predictor=predictor,
+        merges=merges,
+        trust=trust,
+        compile=compile,
+        limits=limits,
+        worker=worker,
+        drivers=drivers,
+    )
+
+
+together = share
+"The former name of `share`."

@@ -39,12 +39,12 @@ _RANDOM_SHARE, _CHECK_SHARE = 0.3, 0.5
 class Tunable:
     """A function with the space of its configurations, for `apportion rank tune` to find in a file."""
 
-    function: Callable[..., Any]
-    space: Mapping[str, Sequence[Any]] | Space
-    arguments: tuple[Any, ...] = ()
+    function: Callable[..., object]
+    space: Mapping[str, Sequence[object]] | Space
+    arguments: tuple[object, ...] = ()
     grid: Callable[[Configuration], tuple[int, ...]] | None = None
     "How many programs of a Triton kernel a configuration launches."
-    expected: Any = None
+    expected: object = None
     "What the function must return; configurations that return something else are left out."
     default: Configuration | None = None
     "What it is called with so far."
@@ -91,7 +91,7 @@ class Tuning:
         return min((one for one in self.measured if not one.failure), key=lambda one: one.median)
 
     @property
-    def best(self) -> Configuration:
+    def best(self) -> Mapping[str, object]:
         """Its configuration."""
         return self.fastest.configuration
 
@@ -113,13 +113,13 @@ class Tuning:
 
 
 def tune(
-    function: Callable[..., Any] | Tunable,
-    space: Mapping[str, Sequence[Any]] | Space | None = None,
+    function: Callable[..., object] | Tunable,
+    space: Mapping[str, Sequence[object]] | Space | None = None,
     *,
     budget: int,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     grid: Callable[[Configuration], tuple[int, ...]] | None = None,
-    expected: Any = None,
+    expected: object = None,
     default: Configuration | None = None,
     repeats: int = 5,
     seed: int = 0,

@@ -27,7 +27,7 @@ LARGEST = 2_000_000
 class Space:
     """Parameters and their values; `allowed` says which combinations there are."""
 
-    values: Mapping[str, Sequence[Any]]
+    values: Mapping[str, Sequence[object]]
     allowed: Callable[[Configuration], bool] | None = None
     drawn: tuple[Configuration, ...] = ()
     "Of a space too large to go through: the configurations that there are to choose from."
