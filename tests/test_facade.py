@@ -58,31 +58,33 @@ def test_share_takes_what_its_result_is_made_of():
     assert all(offered[name].kind == wanted[name].kind for name in wanted)
 
 
-def test_a_program_that_uses_all_of_it_has_no_unknown_type(tmp_path):
+def mypy(program: Path) -> subprocess.CompletedProcess[str]:
+    """As `make check` runs it, whose cache makes this quick."""
+    command = [sys.executable, "-m", "mypy", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+
+
+def test_a_program_that_uses_all_of_it_has_no_unknown_type():
     used = PROGRAM.read_text()
+    assert used.startswith("# mypy: disallow-any-expr\n")
     assert {name for name in apportion.__all__ if f"apportion.{name}" not in used} == set()
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--disallow-any-expr", "--cache-dir", tmp_path, PROGRAM],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[1],
-    )
+    done = mypy(PROGRAM)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_type_checker_would_see_an_unknown_type(tmp_path):
+def test_the_type_checker_would_see_a_wrong_and_an_unknown_type(tmp_path):
     program = tmp_path / "wrong.py"
-    program.write_text("import apportion\nprint(apportion.predict('x.cl', local_size='64', bytes=1))\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[1],
+    program.write_text(
+        "# mypy: disallow-any-expr\n"
+        "import json\n"
+        "import apportion\n"
+        "print(apportion.predict('x.cl', local_size='64', bytes=1))\n"
+        "print(json.loads('1'))\n"
     )
+    done = mypy(program)
     assert done.returncode == 1
     assert 'Argument "local_size" to "predict" has incompatible type "str"' in done.stdout
+    assert 'Expression has type "Any"' in done.stdout
 
 
 @pytest.mark.xdist_group("opencl")
@@ -91,4 +93,4 @@ def test_that_program_runs():
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"apportion {apportion.__version__}\nCPU's share 0.")
     assert "33 nodes\n" in done.stdout
-    assert done.stdout.endswith("Cannot read nowhere.cl: no such file\n")
+    assert done.stdout.endswith("Cannot read nowhere.cl: No such file or directory\n")

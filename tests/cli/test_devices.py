@@ -51,7 +51,10 @@ def test_a_device_that_was_never_measured_is_measured_unless_it_must_be_quick(
     assert "OpenCL C" in said["compiler"]
 
 
-def test_the_table_names_devices_on_stdout_and_faults_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_names_devices_on_stdout_and_faults_on_stderr(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     _done(["devices", "--pocl-instances", "1", "--quick"])
     said = capsys.readouterr()
     assert "Portable Computing Language" in said.out

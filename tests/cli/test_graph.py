@@ -173,7 +173,10 @@ def test_the_exit_status_is_1_when_no_file_of_a_folder_gives_a_graph(apportion: 
     assert "1 files gave no graph" in err
 
 
-def test_a_folder_without_out_is_a_table_of_its_files(apportion: Run, program: Path, tmp_path: Path) -> None:
+def test_a_folder_without_out_is_a_table_of_its_files(
+    apportion: Run, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     (tmp_path / "four.ll").write_text(CALL)
     status, out, _ = apportion("graph", tmp_path)
     assert status == 0

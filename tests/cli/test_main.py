@@ -12,7 +12,7 @@ import time
 import pytest
 
 from apportion import __version__
-from apportion.cli import COMMANDS, app, main
+from apportion.cli import COMMANDS, GROUPS, app, main
 from apportion.errors import InvalidSetting
 
 
@@ -97,7 +97,7 @@ def test_a_bug_is_a_traceback(verb):
 def test_an_interruption_is_one_line_and_exit_status_130():
     program = """
 import time
-from apportion.cli import COMMANDS, app, main
+from apportion.cli import COMMANDS, GROUPS, app, main
 def nap():
     print("napping", flush=True)
     time.sleep(60)
@@ -149,3 +149,14 @@ def test_completion_is_installed_where_it_is_asked_for(shell, tmp_path, monkeypa
     status, _, _ = apportion("--install-completion", "--shell", shell, "--output", str(target))
     assert status == 0
     assert "doctor" in target.read_text()
+
+
+def test_the_help_groups_the_verbs(apportion):
+    status, out, _ = apportion("--help")
+    assert status == 0
+    places = [out.index(f"─ {title} ─") for title in (*GROUPS, "Options")]
+    assert places == sorted(places)
+    assert "─ Commands ─" not in out
+    assert max(map(len, out.splitlines())) <= 100
+    for start, title in zip(places, GROUPS, strict=False):
+        assert all(f"│ {name} " in out[start:] for name in GROUPS[title])

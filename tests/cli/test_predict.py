@@ -94,6 +94,7 @@ def test_data_says_what_there_is_and_where_it_belongs(monkeypatch: pytest.Monkey
     monkeypatch.setenv("APPORTION_DATA", "/data")
     run("data", "path", "cgo17")
     assert capsys.readouterr().out == "/data/cgo17\n"
+    monkeypatch.setenv("COLUMNS", "300")
     run("data", "list")
     out = capsys.readouterr().out
     assert "GPL-3.0" in out

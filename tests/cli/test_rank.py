@@ -164,7 +164,8 @@ def test_rankers_are_trained_with_seeds_evaluated_and_answer_for_their_collectio
     assert "holds a run already" in refused(capsys, *words, "--seeds", 2)
     runs = ("runs/layouts/seed-0", "runs/layouts/seed-1")
     table = said(capsys, "rank", "evaluate", "store", *runs, "--collection", "layout:xla:random")
-    assert "95 % over graphs and seeds" in table
+    assert "layout:xla:random" in table
+    assert max(map(len, table.splitlines())) <= 100
     said(capsys, "rank", "train", "tiles.toml", "--data", "store")
     both = ("--model", runs[0], "--model", "runs/tiles")
     scored = json.loads(said(capsys, "rank", "score", "store", *both, "--json"))

@@ -36,13 +36,27 @@ def test_a_value_without_a_json_form_is_named():
         print_json({1})
 
 
-def test_brackets_in_a_cell_are_no_markup_and_piped_rows_are_not_folded(capsys, monkeypatch):
+def test_brackets_in_a_cell_are_no_markup_and_long_cells_wrap_within_100_columns(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     print_table(["what", "how"], [["x" * 150, "pip install 'apportion[opencl]'"]], title="Missing")
     out = capsys.readouterr().out
-    assert "x" * 150 in out
+    assert out.count("x") == 150
+    assert max(map(len, out.splitlines())) == 100
     assert "'apportion[opencl]'" in out
     assert out.startswith("Missing")
+
+
+def test_a_table_is_as_wide_as_columns_says(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    print_table(["what"], [["x" * 150]])
+    assert "x" * 150 in capsys.readouterr().out
+
+
+def test_titles_of_columns_break_between_words_only(capsys):
+    print_table(["copies, GB/s", "compiler", "what"], [["1", "2", "word " * 60]])
+    out = capsys.readouterr().out
+    assert "compiler" in out
+    assert "GB/s" in out
 
 
 def test_numbers_are_aligned_to_the_right(capsys):

@@ -1,6 +1,7 @@
+# mypy: disallow-any-expr
 """A program by somebody who installed apportion: it uses every public name, with every type known.
 
-`tests/test_facade.py` runs it, and has mypy check it with `--strict --disallow-any-expr`.
+`tests/test_facade.py` runs it, and `make check` has mypy look at it: strict, and no expression may be of an unknown type.
 """
 
 from __future__ import annotations

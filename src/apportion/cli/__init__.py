@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from cyclopts import App
+from cyclopts import App, Group
 
 from apportion import __version__
 from apportion.errors import ApportionError, UnknownName
@@ -14,36 +14,69 @@ app = App(
     name="apportion",
     version=__version__,
     help="Which device should do how much of this work, and how sure are we?",
-    suppress_keyboard_interrupt=False,  # `main` has its own word for it
+    suppress_keyboard_interrupt=False,  # `main` ends an interrupted command itself
 )
 
-COMMANDS = {
-    "graph": ("apportion.cli.graph:graph", "Build program graphs from source, LLVM IR or a folder of them."),
-    "analyze": ("apportion.cli.analyze:analyze", "Run a data-flow analysis over a program graph."),
-    "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
-    "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
-    "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
-    "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
-    "generate": ("apportion.cli.generate:generate", "Generate verified kernels to measure and learn from."),
-    "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
-    "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
-    "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
-    "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
-    "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
-    "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
-    "predict": ("apportion.cli.predict:predict", "Say which share of a kernel's work the CPU should take."),
-    "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
-    "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
-    "counters": ("apportion.cli.counters:counters", "Count what programs and kernels do, on any machine."),
-    "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
-    "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
-    "doctor": ("apportion.cli.doctor:doctor", "Say what is installed, what is found, and what is missing."),
+GROUPS = {
+    "Ask": {
+        "predict": (
+            "apportion.cli.predict:predict",
+            "Say which share of a kernel's work the CPU should take.",
+        ),
+        "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
+        "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
+        "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
+    },
+    "Run": {
+        "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
+        "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
+        "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
+        "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
+        "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
+        "generate": (
+            "apportion.cli.generate:generate",
+            "Generate verified kernels to measure and learn from.",
+        ),
+    },
+    "Look": {
+        "graph": (
+            "apportion.cli.graph:graph",
+            "Build program graphs from source, LLVM IR or a folder of them.",
+        ),
+        "analyze": ("apportion.cli.analyze:analyze", "Run a data-flow analysis over a program graph."),
+        "counters": (
+            "apportion.cli.counters:counters",
+            "Count what programs and kernels do, on any machine.",
+        ),
+    },
+    "Learn": {
+        "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
+        "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
+        "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
+        "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
+        "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
+    },
+    "Tool": {
+        "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
+        "doctor": (
+            "apportion.cli.doctor:doctor",
+            "Say what is installed, what is found, and what is missing.",
+        ),
+    },
 }
-"A verb: the function that serves it, and its line in the help (said here so that help loads no verb)."
+"A group of the help, its verbs, the function that serves each, and its line in the help (said here so that \
+help loads no verb)."
 
-for _name, (_target, _help) in COMMANDS.items():
-    app.command(_target, name=_name, help=_help)
+COMMANDS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
+
+for _place, (_title, _verbs) in enumerate(GROUPS.items()):
+    _group = Group(_title, sort_key=_place)
+    for _name, (_target, _help) in _verbs.items():
+        app.command(_target, name=_name, help=_help, group=_group)
 app.register_install_completion_command()
+_options = Group("Options", sort_key=len(GROUPS))
+for _name in ("--help", "--version", "--install-completion"):
+    app[_name].group = _options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -24,8 +24,8 @@ from rich.text import Text
 
 T = TypeVar("T")
 
-_UNWRAPPED = 10_000
-"Columns of a terminal nobody has: what is piped to another program is not folded."
+_PIPED_WIDTH = 100
+"Columns of a table that is not printed on a terminal: long cells wrap. Programs read `--json`."
 
 
 def print_json(value: Any) -> None:
@@ -46,12 +46,14 @@ def print_table(
     """Print rows under these columns; those named in `right` are aligned to the right, as numbers are."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        longest = max(map(len, column.split()), default=1)  # a title wraps between its words
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold", min_width=longest)
     for row in rows:
         # Text, not str: a bracket in a file name or in 'apportion[opencl]' is no markup.
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(file=sys.stdout, width=_UNWRAPPED if piped else None).print(table)
+    Console(file=sys.stdout, width=_PIPED_WIDTH if piped else None).print(table)
 
 
 def note(message: str) -> None:
