@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from apportion import __version__
-from apportion.cli import doctor as module
-from apportion.cli.doctor import PURPOSES, Package, doctor, examine, packages
+from apportion.advise import installation as module
+from apportion.advise.installation import PURPOSES, Package, examine, packages
+from apportion.cli.doctor import doctor
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from apportion.errors import CompileError, InvalidSetting, MalformedInput
 from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
 from apportion.program.graph import ProgramGraph
 from apportion.program.kernel.features import asks_for_its_place, features_of, in_order
-from apportion.program.kernel.recover import Recovered, recover
+from apportion.program.kernel.recover import recover
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.program.source import Source
 
@@ -23,18 +23,24 @@ WHOLE = "*"
 "Instead of a kernel's name: the whole source."
 
 
-@dataclass(frozen=True, eq=False)
-class Described:
-    """What a model is told of a kernel."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KernelRow:
+    """What a model of shares is told of a kernel."""
 
     name: str
-    graph: ProgramGraph
     code: NDArray[np.float64]  # (F,)
     warnings: tuple[str, ...] = ()
-    recovered: Recovered | None = None
-    "What had to be added before the source compiled."
+    declared: tuple[str, ...] | None = None
+    "Functions that had to be declared before the source compiled; None where it compiles as it is."
     milliseconds: dict[str, float] = field(default_factory=dict)
     "compile, graph, and counting as `features`."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Described(KernelRow):
+    """A kernel's row, with the program graph that it was counted on."""
+
+    graph: ProgramGraph
 
 
 def describe(
@@ -87,8 +93,9 @@ def describe(
     counted = time.perf_counter()
     spent = {"compile": compiled - began, "graph": built - compiled, "features": counted - built}
     return Described(
-        source.name, graph, code, tuple(warnings), recovered,
-        {stage: 1e3 * seconds for stage, seconds in spent.items()},
+        name=source.name, graph=graph, code=code, warnings=tuple(warnings),
+        declared=recovered.declared if recovered else None,
+        milliseconds={stage: 1e3 * seconds for stage, seconds in spent.items()},
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import weights
-from apportion.advise.describe import Described, describe
+from apportion.advise.describe import KernelRow, describe
 from apportion.advise.queries import Query, Size
 from apportion.advise.timed_share import timed_pairs, timed_share
 from apportion.data.described import described_in
@@ -105,15 +105,15 @@ def predict(
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     launch = Query(source, local_size, bytes, kernel, global_size)
-    if _timed(pair, engine):
+    if is_timed(pair, engine):
         return _by_times(launch, task, pair, compile)
     model = shares_model(task, pair)
-    answers = _answers(model, engine)
+    _answers(model, engine)  # an engine that is not installed is told before anything is compiled
     described = describe(source, kernel=kernel, vectorized=model.vectorized, compile=compile)
-    began = time.perf_counter()
-    (estimate,) = answers(described.code[None, :], inputs_for(launch, model)[None, :])
-    spent = 1e3 * (time.perf_counter() - began)
-    return _prediction(launch, described, estimate, task, pair, spent)
+    (answer,) = answers_of([launch], [described], task=task, pair=pair, engine=engine)
+    if isinstance(answer, ApportionError):
+        raise answer
+    return answer
 
 
 def predict_all(
@@ -131,12 +131,13 @@ def predict_all(
             model tells times.
         MissingPackage: the engine is not installed.
     """
-    if _timed(pair, engine):
+    if is_timed(pair, engine):
         return [_timed_or_error(launch, task, pair) for launch in launches]
     model = shares_model(task, pair)
-    answers = _answers(model, engine)
-    inputs = [inputs_for(launch, model) for launch in launches]
-    known: dict[tuple[Any, str | None], Described | ApportionError] = {}
+    _answers(model, engine)
+    for launch in launches:
+        inputs_for(launch, model)
+    known: dict[tuple[Any, str | None], KernelRow | ApportionError] = {}
     for launch in launches:
         if (launch.source, launch.kernel) not in known:
             try:
@@ -146,18 +147,43 @@ def predict_all(
             except ApportionError as error:
                 known[launch.source, launch.kernel] = error
     found = [known[launch.source, launch.kernel] for launch in launches]
-    good = [(number, one) for number, one in enumerate(found) if isinstance(one, Described)]
-    began = time.perf_counter()
-    estimates: list[Estimate] = []
+    return answers_of(launches, found, task=task, pair=pair, engine=engine)
+
+
+def answers_of(
+    launches: Sequence[Query],
+    rows: Sequence[KernelRow | ApportionError],
+    *,
+    task: str = "load-balance",
+    pair: str = "cgo17-nvidia",
+    engine: str = "numpy",
+) -> list[Prediction | ApportionError]:
+    """The answer for each launch of a kernel that is described already, all of them worked out at once.
+
+    Args:
+        rows: of each launch's kernel, or why there is none; that error is then its answer.
+
+    Raises:
+        UnknownName, MissingPackage: as `predict_all`.
+    """
+    model = shares_model(task, pair)
+    answers = _answers(model, engine)
+    found: list[Prediction | ApportionError | None] = []
+    good: list[tuple[int, KernelRow, NDArray[np.float64]]] = []
+    for number, (launch, row) in enumerate(zip(launches, rows, strict=True)):
+        found.append(row if isinstance(row, ApportionError) else None)
+        if not isinstance(row, ApportionError):
+            try:
+                good.append((number, row, inputs_for(launch, model)))
+            except ApportionError as error:
+                found[number] = error
     if good:
-        code = np.stack([one.code for _, one in good])
-        estimates = answers(code, np.stack([inputs[number] for number, _ in good]))
-    spent = 1e3 * (time.perf_counter() - began) / max(1, len(good))
-    answered = {
-        number: _prediction(launches[number], one, estimate, task, pair, spent)
-        for (number, one), estimate in zip(good, estimates, strict=True)
-    }
-    return [one if isinstance(one, ApportionError) else answered[n] for n, one in enumerate(found)]
+        began = time.perf_counter()
+        estimates = answers(np.stack([row.code for _, row, _ in good]), np.stack([told for *_, told in good]))
+        spent = 1e3 * (time.perf_counter() - began) / len(good)
+        for (number, row, _), estimate in zip(good, estimates, strict=True):
+            found[number] = _prediction(launches[number], row, estimate, task, pair, spent)
+    return [one for one in found if one is not None]
 
 
 def pairs() -> tuple[str, ...]:
@@ -193,7 +219,7 @@ def shares_model(task: str, pair: str) -> KernelModel:
     return model_of(pair)
 
 
-def _timed(pair: str, engine: str) -> bool:
+def is_timed(pair: str, engine: str) -> bool:
     """Whether times answer for a pair; NumPy alone evaluates those."""
     return engine == "numpy" and pair not in pairs() and pair in timed_pairs()
 
@@ -219,7 +245,7 @@ def inputs_for(launch: Query, model: KernelModel) -> NDArray[np.float64]:
 
 
 def _prediction(
-    launch: Query, described: Described, estimate: Estimate, task: Task, pair: str, milliseconds: float
+    launch: Query, described: KernelRow, estimate: Estimate, task: str, pair: str, milliseconds: float
 ) -> Prediction:
     low, share, high = estimate.low / 100, estimate.share / 100, estimate.high / 100
     # A device is faster alone exactly when its share is the larger one.
@@ -238,7 +264,7 @@ def _prediction(
     return Prediction(
         share, (low, high), CONFIDENCE, share_class, device, estimate.familiarity,
         f"{pair}-pooled-forests", stages, warnings, launch.cut(share),
-        described.recovered.declared if described.recovered else None,
+        described.declared,
     )  # fmt: skip
 
 

@@ -24,6 +24,10 @@ GROUPS = {
             "Say which share of a kernel's work the CPU should take.",
         ),
         "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
+        "inspect": (
+            "apportion.cli.inspect:inspect",
+            "Predict times, the best cut and what each line costs.",
+        ),
         "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
         "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
     },
@@ -57,6 +61,7 @@ GROUPS = {
         "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
     },
     "Tool": {
+        "serve": ("apportion.cli.studio:serve", "Open the studio: a page and a service on this machine."),
         "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
         "doctor": (
             "apportion.cli.doctor:doctor",

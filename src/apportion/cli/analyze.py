@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
+from apportion.advise.analyses import Row, chosen_roots, row_as_json, rows_of
 from apportion.advise.learned_analyses import labels_of, run_learned
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_table
@@ -22,9 +23,7 @@ from apportion.program.analysis import (
     Mode,
     eligible_roots,
     no_eligible_root,
-    packed_chunks,
     run,
-    sample_roots,
 )
 from apportion.program.drawing import draw
 from apportion.program.exchange import load_json, write_whole
@@ -32,12 +31,6 @@ from apportion.program.graph import ProgramGraph
 from apportion.program.llvm import GraphOptions
 
 ROOT_COLOUR, LABEL_COLOUR = "#d7301f", "#fdbb5c"
-MOST_LABELS = 1 << 32
-"Roots times nodes that one command answers at most: the text of more would not fit on most disks."
-
-Row = tuple[int, int, int, list[int], str | None]
-"Root, steps, active, labelled nodes, error."
-
 _SHOWN = 12
 _PICTURES = (".svg", ".html", ".dot")
 
@@ -79,13 +72,13 @@ def analyze(
         raise UnknownName("form of picture", out.suffix, _PICTURES)
     graph = _read(file, function, building)
     eligible = _eligible(graph, analysis, mode, json)
-    chosen = _chosen(graph, analysis, root, roots, seed, mode, eligible)
+    chosen = chosen_roots(graph, analysis, eligible, root=root, roots=roots, seed=seed, mode=mode)
     if out is not None:
         _draw(graph, analysis, mode, chosen, out, title=str(file))
     if learned:
         _print_learned(graph, analysis, chosen, mode, json)
         return 0
-    runs = _runs(graph, analysis, chosen, mode)
+    runs = rows_of(graph, analysis, chosen, mode)
     if json:
         _print_json(analysis, eligible, runs)
     else:
@@ -116,58 +109,11 @@ def _eligible(graph: ProgramGraph, analysis: str, mode: Mode, json: bool) -> NDA
     return eligible
 
 
-def _chosen(
-    graph: ProgramGraph,
-    analysis: str,
-    root: int | None,
-    roots: str | None,
-    seed: int,
-    mode: Mode,
-    eligible: NDArray[np.int32],
-) -> NDArray[np.int64]:
-    """The roots asked for; whether they are eligible is the analysis' to say."""
-    if seed < 0:
-        raise InvalidSetting(f"--seed must be 0 or more, not {seed}")
-    if root is not None and roots is not None:
-        raise InvalidSetting("Give --root or --roots, not both")
-    if root is not None:
-        return np.array([root], np.int64)
-    if roots == "all":
-        if len(eligible) * graph.nodes > MOST_LABELS:
-            raise InvalidSetting(
-                f"All {len(eligible):,} roots over {graph.nodes:,} nodes may give "
-                f"{len(eligible) * graph.nodes / 1e9:,.0f} billion labels. Take fewer: --roots sample:10"
-            )
-        return eligible.astype(np.int64)
-    if roots is None:
-        return sample_roots(graph, analysis, seed=seed, mode=mode).astype(np.int64)
-    word, _, count = roots.partition(":")
-    try:
-        if word == "sample":
-            return sample_roots(graph, analysis, seed=seed, mode=mode, count=int(count)).astype(np.int64)
-        return np.array([int(number) for number in roots.split(",")], np.int64)
-    except (ValueError, OverflowError) as error:
-        if isinstance(error, InvalidSetting):
-            raise
-        raise InvalidSetting(
-            f"--roots must be 'all', 'sample:N' or numbers such as '3,17,20', not {roots!r}"
-        ) from error
-
-
-def _runs(graph: ProgramGraph, analysis: str, roots: NDArray[np.int64], mode: Mode) -> Iterator[Row]:
-    """The runs from these roots, with bounded memory."""
-    for chunk in packed_chunks(graph, analysis, roots, mode):
-        for i, error in enumerate(chunk.errors):
-            labelled = np.flatnonzero(chunk.labels(i)).tolist()
-            yield int(chunk.roots[i]), int(chunk.steps[i]), int(chunk.active[i]), labelled, error
-
-
 def _print_json(analysis: str, eligible: NDArray[np.int32], runs: Iterator[Row]) -> None:
     """Print run by run, for the object can be larger than memory; nothing before the first run is there."""
     separator = f'{{"analysis": {dumps(analysis)}, "eligible": {dumps(eligible.tolist())}, "runs": ['
-    for root, steps, active, labelled, error in runs:
-        answer: list[Any] = [root, error] if error is not None else [root, steps, active, labelled]
-        sys.stdout.write(separator + dumps(answer))
+    for row in runs:
+        sys.stdout.write(separator + dumps(row_as_json(row)))
         separator = ", "
     sys.stdout.write("]}\n")
 
@@ -195,7 +141,7 @@ def _print_learned(
     trained_on = labels_of(analysis)
     rows, objects = [], []
     for exact, guess in zip(
-        _runs(graph, analysis, roots, mode), run_learned(graph, analysis, roots), strict=True
+        rows_of(graph, analysis, roots, mode), run_learned(graph, analysis, roots), strict=True
     ):
         root, steps, active, labelled, error = exact
         said = np.flatnonzero(guess.labels).tolist()

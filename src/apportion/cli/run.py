@@ -90,10 +90,7 @@ def run(
         if report is not None:
             _write(report, reports.page(comparison, shared.devices))
         if json:
-            print_json(
-                comparison.execution.as_json()
-                | {"kernel": comparison.kernel, "repeats": comparison.milliseconds}
-            )
+            print_json(comparison.as_json())
         else:
             _print(comparison, {info.id: info.name for info in shared.devices})
 

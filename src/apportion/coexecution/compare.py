@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.forecast import Forecast
@@ -38,9 +39,45 @@ class Comparison:
         """The best measured cut's time over this one's; None where no cuts were measured."""
         return min(self.curve.values()) / (self.execution.seconds * 1e3) if self.curve else None
 
+    def as_json(self) -> dict[str, Any]:
+        """What `apportion run --json` prints; times are milliseconds."""
+        outcome, forecast = self.execution.outcome, self.forecast
+        said = self.execution.as_json() | {
+            "kernel": self.kernel,
+            "repeats": self.milliseconds,
+            "work_items": self.work_items,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+            "curve": [[share, milliseconds] for share, milliseconds in sorted(self.curve.items())],
+            "timeline": [
+                {
+                    "device": time.device, "began": 1e3 * time.began, "upload": 1e3 * time.upload,
+                    "kernel": 1e3 * time.kernel, "download": 1e3 * time.download,
+                }
+                for time in outcome.devices
+            ],
+            "merge_milliseconds": 1e3 * outcome.merge_seconds,
+            "forecast": None,
+        }  # fmt: skip
+        if forecast is not None:
+            said["forecast"] = {
+                "origin": forecast.origin,
+                "spread": forecast.spread,
+                "devices": {
+                    device: {"fixed": 1e3 * model.fixed, "rate": 1e3 * model.rate}
+                    for device, model in forecast.models.items()
+                },
+            }
+        return said
+
 
 def compare(
-    bound: BoundKernel, policy: str | float | Policy, *, repeats: int = 3, cuts: bool = False
+    bound: BoundKernel,
+    policy: str | float | Policy,
+    *,
+    repeats: int = 3,
+    cuts: bool = False,
+    report: Callable[[str, float], None] | None = None,
 ) -> Comparison:
     """Run a launch under a policy, and time it on each device alone.
 
@@ -49,20 +86,26 @@ def compare(
     Args:
         repeats: timed runs, after the first; their median is told.
         cuts: measure a curve of cuts between the first two devices too.
+        report: is told what is done next, and which part of all is done, from 0 to 1.
     """
+    tell = report or _nobody
     if repeats < 1:
         raise InvalidSetting(f"There must be at least one repeat, not {repeats}")
+    tell("compiling, and the first run", 0.05)
     bound.binding.remember()
     execution = bound.run(policy)  # compiles, and verifies
     names = [info.id for info in bound.devices]
     bound.binding.restore()
-    for name in names:
+    for place, name in enumerate(names):
+        tell(f"{name} alone", 0.2 + 0.3 * place / len(names))
         bound.time(Split({other: float(other == name) for other in names}), repeats)
     curve = {}
     if cuts and len(names) > 1 and not bound.case.obstacle:
+        tell("cuts between devices", 0.5)
         curve = {share: seconds * 1e3 for share, seconds in bound.curve(repeats).items()}
     milliseconds = []
-    for _ in range(repeats):
+    for number in range(repeats):
+        tell(f"run {number + 1} of {repeats}", 0.8 + 0.2 * number / repeats)
         bound.binding.restore()
         execution = bound.run(policy)
         milliseconds.append(execution.seconds * 1e3)
@@ -71,3 +114,7 @@ def compare(
         bound.kernel.signature.name, execution, tuple(milliseconds), curve, bound.case.forecast,
         bound.span.work_items,
     )  # fmt: skip
+
+
+def _nobody(stage: str, part: float) -> None:
+    """Nobody wants to know how far the work is."""

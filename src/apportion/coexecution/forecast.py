@@ -42,6 +42,8 @@ MOVED = {
     "stored bytes together": 1.0, "stored bytes elsewhere": 4.0, "local bytes": 0.1,
 }  # fmt: skip
 "Bytes that a work-item reads and writes → bytes that memory brings for them, about."
+COALESCED = frozenset(("bytes together", "bytes the same", "stored bytes together"))
+"Of those, the ones whose neighbours a work-item's neighbours read or write."
 CACHED = 0.125
 "The part of what is moved beyond the arrays themselves that is taken to reach memory."
 _TOTAL = {"groups": "work-groups"}
@@ -190,6 +192,35 @@ def kernel_times(total: Callable[[str], Any], speeds: Mapping[str, float]) -> tu
     longest = sum_over({name: speeds.get(f"latency {name}", 0.0) for name in SERIAL}, "longest {}")
     fixed = speeds["launch_seconds"] + np.maximum(0.0, longest - rate)
     return fixed, np.maximum(rate, 1e-9), waiting
+
+
+def kernel_parts(total: Callable[[str], Any], speeds: Mapping[str, float]) -> dict[str, float]:
+    """What bounds a kernel → the seconds that it would take if nothing else did; takes what `kernel_times`
+    takes."""
+    moved = {name: each * float(total(_TOTAL.get(name, f"all {name}"))) for name, each in MOVED.items()}
+    whole = sum(moved.values())
+    reach = memory_reach(total)
+    near = sum(nbytes for name, nbytes in moved.items() if name in COALESCED)
+    local = moved["local bytes"]
+    fixed, _, waiting = kernel_times(total, speeds)
+    operations = sum(
+        each * float(total(_TOTAL.get(name, f"all {name}"))) for name, each in worth_of(speeds).items()
+    )
+    return {
+        "arithmetic": operations / speeds["arithmetic"],
+        "coalesced memory": reach * near / speeds["memory"],
+        "strided memory": reach * (whole - near - local) / speeds["memory"],
+        "local memory": reach * local / speeds["memory"],
+        "waiting for other work-groups": float(waiting),
+        "launch and the longest work-item": float(fixed),
+    }
+
+
+def memory_reach(total: Callable[[str], Any]) -> float:
+    """The part of the bytes that work-items read and write which is taken to reach memory past the caches."""
+    whole = sum(each * float(total(_TOTAL.get(name, f"all {name}"))) for name, each in MOVED.items())
+    cached = max(0.0, whole - float(total("bytes of arrays")))
+    return (whole - (1 - CACHED) * cached) / whole if whole else 0.0
 
 
 def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:

@@ -29,8 +29,11 @@ _SCOPED = 0b11  # abstract sockets and signals to the outside, from version 6
 
 READ = _READ_FILE | _READ_DIR
 EXECUTE = READ | _EXECUTE
+LIST = _READ_DIR
 WRITE = ((1 << 13) - 1 | _TRUNCATE) & ~_EXECUTE
 "Read, write, make and remove: all but execute."
+OWN = WRITE | 1 << 13
+"The same, and move files from one folder to another in it."
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

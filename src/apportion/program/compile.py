@@ -66,6 +66,9 @@ class CompileOptions:
     defines: tuple[str, ...] = ()
     "Macros: `NAME` or `NAME=VALUE`."
 
+    line_tables: bool = False
+    "Whether instructions say which line of the source they come from; the code stays what it is without."
+
     include_paths: tuple[Path, ...] = ()
     "Folders of headers: with the compiler's own, all that a source can include."
 
@@ -276,6 +279,7 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         *([f"-{'cl-' if opencl else ''}std={standard}"] if standard else []),
         *(["-Xclang", "-finclude-default-header"] if opencl else []),
         f"-O{options.optimization}",
+        *(["-gline-tables-only", "-fdebug-compilation-dir=."] if options.line_tables else []),
         *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),
         *options.flags,
         *(f"-D{define}" for define in options.defines),

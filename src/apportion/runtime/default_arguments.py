@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -30,6 +30,7 @@ _SHAPES: dict[int, dict[int, tuple[int, ...]]] = {
 }
 _UNKNOWN_TIMES, _UNKNOWN_LEAST = 4, 1 << 21
 "Elements of arrays whose reach is not known: for each work-item, and in all."
+_NO_VALUES: Mapping[int, int] = {}
 _LOCAL_ELEMENTS = 4
 "Elements of local memory for each work-item of a group: tiles have borders."
 
@@ -66,13 +67,18 @@ def cases_of(
     return kept
 
 
-def case_of(signature: Signature, access: KernelAccess, span: NDRange) -> Case:
+def case_of(
+    signature: Signature, access: KernelAccess, span: NDRange, values: Mapping[int, int] | None = None
+) -> Case:
     """The case of a kernel over one range.
+
+    Args:
+        values: of integers that are passed by value, by their place; the others are made up.
 
     Raises:
         InvalidSetting: an argument that cannot be made up.
     """
-    return _case(signature, access, span, 1 << 31)
+    return _case(signature, access, span, 1 << 31, values or {})
 
 
 def _span(size: int, local_size: int, dimensions: int, required: tuple[int, ...] | None) -> NDRange:
@@ -89,11 +95,17 @@ def _used(required: tuple[int, ...]) -> int:
     return max(place for place, size in enumerate((*required, 1), 1) if size > 1 or place == 1)
 
 
-def _case(signature: Signature, access: KernelAccess, span: NDRange, most: int) -> Case:
+def _case(
+    signature: Signature,
+    access: KernelAccess,
+    span: NDRange,
+    most: int,
+    values: Mapping[int, int] = _NO_VALUES,
+) -> Case:
     whole = min(most, span.work_items if span.dimensions == 1 else span.global_size[0])
     for value in (whole, *(bound for bound in (256, 64, 16, 4, 1) if bound < whole)):
         scalars = {
-            argument.index: value
+            argument.index: values.get(argument.index, value)
             for argument in signature.arguments
             if not argument.is_pointer
             and argument.scalar_type is not None
@@ -109,7 +121,13 @@ def _case(signature: Signature, access: KernelAccess, span: NDRange, most: int) 
     unknown = 8 * max(_UNKNOWN_TIMES * span.work_items, _UNKNOWN_LEAST)
     needed = {place: unknown if size is None else size for place, size in reached.items()}
     words = tuple(
-        _word(argument, access.arguments[argument.index], span, value, needed.get(argument.index, 0))
+        _word(
+            argument,
+            access.arguments[argument.index],
+            span,
+            values.get(argument.index, value),
+            needed.get(argument.index, 0),
+        )
         for argument in signature.arguments
     )
     return Case(span, words)

@@ -128,6 +128,17 @@ def work_of(
     return _Count(module.functions[kernel], span, scalars, contents or {}).work()
 
 
+def work_by_instruction(
+    module: IRModule,
+    kernel: str,
+    span: NDRange,
+    scalars: Mapping[int, int],
+    contents: Mapping[int, Contents] | None = None,
+) -> list[tuple[Instruction, Mapping[str, float]]]:
+    """Each instruction of a kernel with what it adds to the `counts` of `work_of`, which takes the same."""
+    return _Count(module.functions[kernel], span, scalars, contents or {}).by_instruction()
+
+
 class _Count:
     """One kernel at one launch."""
 
@@ -163,11 +174,7 @@ class _Count:
         "Blocks of loops that only wait."
 
     def work(self) -> Work:
-        frequency, guessed, divergent = self._frequencies()
-        longest: Mapping[str, float] | None = None
-        if self.guessed_loops and (ran := simulated(self.function, self.span, self.scalars)) is not None:
-            frequency, longest = dict(ran.mean), ran.longest
-            guessed = set() if ran.whole else guessed
+        frequency, longest, guessed, divergent = self._settled()
         counts = self._counts(frequency)
         total = max(counts["instructions"], 1.0)
 
@@ -178,6 +185,26 @@ class _Count:
         return Work(
             counts, part(guessed), part(divergent), counts if longest is None else self._counts(longest)
         )
+
+    def by_instruction(self) -> list[tuple[Instruction, Mapping[str, float]]]:
+        frequency, *_ = self._settled()
+        found: list[tuple[Instruction, Mapping[str, float]]] = []
+        for block, lines in self.blocks.items():
+            for instruction in lines:
+                counts: dict[str, float] = defaultdict(float)
+                self._add(instruction, frequency.get(block, 1.0), counts)
+                found.append((instruction, dict(counts)))
+        return found
+
+    def _settled(self) -> tuple[dict[str, float], Mapping[str, float] | None, set[str], set[str]]:
+        """What `_frequencies` says, and how often blocks run for the longest work-item, where a simulation
+        knows better."""
+        frequency, guessed, divergent = self._frequencies()
+        longest: Mapping[str, float] | None = None
+        if self.guessed_loops and (ran := simulated(self.function, self.span, self.scalars)) is not None:
+            frequency, longest = dict(ran.mean), ran.longest
+            guessed = set() if ran.whole else guessed
+        return frequency, longest, guessed, divergent
 
     def _counts(self, frequency: Mapping[str, float]) -> dict[str, float]:
         counts: dict[str, float] = defaultdict(float)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
-import time
 import traceback
 from functools import partial
 from typing import Any
 
 from apportion.errors import ApportionError
+from apportion.jobs.lifetime import end_with_parent
 from apportion.runtime.opencl.driver import Driver
 from apportion.runtime.opencl.pipe import BEGUN, SEEN, receive, send
 
@@ -59,16 +58,9 @@ def _tell(connection: socket.socket, seen: Any) -> None:
         os._exit(1)  # nobody is there any more
 
 
-def _die_with(parent: int) -> None:
-    """End this process soon after the one that started it, even while a kernel runs for ever."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
 def main() -> None:
     """Serve the socket whose descriptor is the first argument."""
-    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()  # even while a kernel runs for ever
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         serve(connection)
     os._exit(0)  # without the drivers' own clean-up, which some of them do not survive

@@ -1,0 +1,119 @@
+"""`apportion inspect`: what a launch will take on each device, the best cut, and what each line adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.advise.inspect import Inspection, PredictedMachine
+from apportion.advise.inspect import inspect as inspect_launch
+from apportion.advise.queries import size_of
+from apportion.cli.show import note, print_json, print_table
+from apportion.errors import NoDevice
+from apportion.program.compile import CompileOptions
+from apportion.program.source import Source
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.opencl.devices import described
+from apportion.runtime.opencl.worker import Worker
+
+_LIST = Parameter(negative="")
+
+
+def inspect(
+    source: Path,
+    *,
+    global_size: Annotated[str, Parameter(name=["--global-size", "-n"])],
+    local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
+    kernel: str | None = None,
+    arg: Annotated[tuple[str, ...], _LIST] = (),
+    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
+    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Predict what a launch takes on each device, the best cut between them, and what each source line adds.
+
+    Nothing is run. The devices of this machine are predicted from their measured speeds (`apportion devices`
+    measures them), those of the machines that shipped models learned from by these models.
+
+    Args:
+        source: OpenCL C (.cl) or LLVM IR (.ll).
+        global_size: work-items in all: 1048576, or 1024x1024.
+        local_size: work-items in a work-group, likewise; the kernel's own or a usual one when not given.
+        kernel: which one; the first where the source has several.
+        arg: an integer that is passed by value, as n=4096; what is not given is assumed, and said.
+        define: a macro, NAME or NAME=VALUE.
+        include: a folder of headers.
+        json: print one JSON object.
+    """
+    text = Source.read(source)
+    found = inspect_launch(
+        text,
+        global_size=size_of(global_size, "--global-size"),
+        local_size=None if local_size is None else size_of(local_size, "--local-size"),
+        kernel=kernel,
+        arguments=arg,
+        devices=devices_here(),
+        compile=CompileOptions(defines=define, include_paths=include) if define or include else None,
+    )
+    if json:
+        print_json(found.as_json())
+        return
+    for warning in found.warnings:
+        note(f"Warning: {warning}.")
+    for machine in found.machines:
+        _print_machine(machine)
+    _print_lines(found, str(text.text).splitlines())
+    assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
+    if assumed:
+        note(f"Assumed: {', '.join(assumed)}. Give integers with --arg.")
+
+
+def devices_here() -> tuple[DeviceInfo, ...]:
+    """The OpenCL devices of this machine; none where there is no driver."""
+    try:
+        with Worker() as worker:
+            return tuple(described(worker))
+    except (ImportError, NoDevice):
+        return ()
+
+
+def _print_machine(machine: PredictedMachine) -> None:
+    rows = []
+    for one in machine.devices:
+        low, high = one.interval
+        rows.append(
+            (
+                one.device, f"{1e3 * one.times.seconds:.3f}", f"{1e3 * low:.3f} to {1e3 * high:.3f}",
+                one.bottleneck or "", f"{machine.cut.shares.get(one.device, 0):.0%}", one.name,
+            )
+        )  # fmt: skip
+    columns = ("device", "alone, ms", "4 times in 5, ms", "bottleneck", "best share", "name")
+    print_table(columns, rows, title=f"{machine.name} ({machine.origin})", right=(*columns[1:3], columns[4]))
+    cut = machine.cut
+    if cut.worth_sharing:
+        said = (
+            f"Sharing takes {1e3 * cut.seconds:.3f} ms, {cut.gain:.2f} times the speed of {cut.alone} alone"
+        )
+        chance = "" if cut.chance is None else f"; it is faster with probability {cut.chance:.0%}"
+        note(f"{said}{chance}.")
+    else:
+        note(f"Sharing is not worth it: run it on {cut.alone}.")
+
+
+def _print_lines(found: Inspection, text: list[str]) -> None:
+    where = next(iter(found.lines[0].seconds), None) if found.lines else None
+    if where is None:
+        return
+    whole = sum(line.seconds[where] for line in found.lines) or 1.0
+    rows = [
+        (line.line or "", f"{line.times:,.0f}", f"{line.seconds[where] / whole:.0%}", _text(text, line.line))
+        for line in found.lines
+    ]
+    columns = ("line", "times", "cost", "source")
+    print_table(columns, rows, title=f"What each line adds on {where}", right=columns[:3])
+
+
+def _text(lines: list[str], number: int) -> str:
+    return lines[number - 1].strip() if 0 < number <= len(lines) else "(moved by the compiler)"

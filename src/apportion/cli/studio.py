@@ -1,0 +1,61 @@
+"""`apportion serve`: the studio, a service and a page on this machine."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.cli.show import note
+from apportion.errors import MissingPackage
+from apportion.serve.service_settings import ServiceSettings
+
+_FLAG = Parameter(negative="")
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    open: Annotated[bool, _FLAG] = False,
+    no_run: Annotated[bool, _FLAG] = False,
+    token: str | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Open the studio: a page that shows what kernels will do on this machine, and a service for programs.
+
+    It prints the page's address, which holds the token that running code needs. Ctrl-C ends it.
+
+    Args:
+        host: the interface to listen on; on another than 127.0.0.1 every question needs the token.
+        port: of the service; 0 takes one that is free.
+        open: open the page in a browser.
+        no_run: never run a kernel that a client sends; predictions are still answered.
+        token: the token instead of a new one, at least 16 characters.
+        folder: where jobs and their results are kept; the cache folder by default.
+    """
+    for package in ("fastapi", "uvicorn", "httptools"):
+        if find_spec(package) is None:
+            raise MissingPackage(package, "serve", "The studio")
+    from apportion.serve import server  # it needs the packages above
+
+    settings = ServiceSettings(host=host, port=port, runs_code=not no_run)
+    if token is not None:
+        settings = replace(settings, token=token)
+    if folder is not None:
+        settings = replace(settings, folder=folder)
+    listening = server.bound(settings)
+    settings = replace(settings, port=listening.getsockname()[1])
+    print(settings.address, flush=True)
+    note(
+        "The studio is open at this address. It holds a token: who has it can run code here. Ctrl-C ends it."
+    )
+    if open:
+        webbrowser.open(settings.address)
+    server.serve(settings, listening)
+    sys.exit(0)

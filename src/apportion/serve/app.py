@@ -1,0 +1,322 @@
+"""The service as an ASGI application: which address answers which verb."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+
+from apportion.errors import ApportionError, UnknownName
+from apportion.serve.failures import BUG, Refused, failure_of, without_paths
+from apportion.serve.forms import (
+    AnalyzeForm,
+    ExplainForm,
+    GraphForm,
+    InspectForm,
+    MeasureForm,
+    NameForm,
+    PictureForm,
+    PredictAllForm,
+    PredictForm,
+    RelativeForm,
+    RunForm,
+)
+from apportion.serve.guard import Application, Guard
+from apportion.serve.history import STATES, History
+from apportion.serve.jobs import JobBoard
+from apportion.serve.known_kernels import KnownKernels
+from apportion.serve.pool import Pool
+from apportion.serve.service_settings import ServiceSettings
+from apportion.serve.starters import starters
+
+PAGE = Path(__file__).parent / "page"
+_SUMMARY = (
+    "Which device should do how much of this work, and how sure are we? "
+    'Every error is {"error": {"kind": …, "message": …}}.'
+)
+_FAILURES: dict[int | str, dict[str, Any]] = {
+    code: {"description": text}
+    for code, text in (
+        (400, "The request cannot be read"), (401, "The token is missing or wrong"),
+        (403, "Switched off, or asked by a page of another site"),
+        (404, "There is nothing at this address"), (408, "The request took too long to arrive"),
+        (413, "The request is too large"), (415, "The request is not JSON"),
+        (421, "The Host header names another service"), (422, "Something in the request is wrong"),
+        (429, "Too many requests"), (500, "A fault of the service"),
+        (501, "An optional package is not installed"),
+        (503, "There is no device"), (504, "It took too long"),
+    )
+}  # fmt: skip
+
+
+class Service:
+    """What the routes share: workers, known kernels, and jobs."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self.pool = Pool(
+            settings.workers, folder=settings.folder, seconds=settings.answer_seconds,
+            waiting=settings.waiting, memory_bytes=settings.memory_bytes,
+        )  # fmt: skip
+        # Drivers map more memory than they use: their own limit is on what they use.
+        self.devices_pool = Pool(1, folder=settings.folder, seconds=settings.job_seconds, waiting=8)
+        self.known = KnownKernels(self.pool)
+        self.history = History(settings.folder / "history.sqlite")
+        self.jobs = JobBoard(
+            self.history, self.devices_pool, waiting=settings.waiting_jobs, seconds=settings.job_seconds,
+            kept=settings.kept_jobs,
+        )  # fmt: skip
+        self._devices: asyncio.Task[Any] | None = None
+
+    async def start(self) -> None:
+        """Start the workers and go on with the jobs that wait."""
+        await self.pool.warm()
+        self.ask_for_devices()
+        self.jobs.start(runs_code=self.settings.runs_code)
+
+    async def close(self) -> None:
+        """End every process."""
+        await self.jobs.close()
+        await self.pool.close()
+        await self.devices_pool.close()
+        self.history.close()
+
+    def ask_for_devices(self) -> None:
+        """Find out, once more, which devices there are; jobs wait meanwhile."""
+        self._devices = asyncio.create_task(self.devices_pool.ask("devices", {}))
+
+    async def devices(self) -> Any:
+        """The devices of this machine."""
+        if self._devices is None or (self._devices.done() and self._devices.exception() is not None):
+            self.ask_for_devices()
+        assert self._devices is not None
+        return await asyncio.shield(self._devices)
+
+    async def inspect(self, form: InspectForm) -> Any:
+        """What a launch will take on the devices of this machine and of the shipped models."""
+        return await self.pool.ask("inspect", {"form": asdict(form), "devices": await self.devices()})
+
+    def may_run(self) -> None:
+        """Raise where running code is switched off."""
+        if not self.settings.runs_code:
+            raise Refused(403, "This service runs no code: it was started with --no-run")
+
+
+def application(settings: ServiceSettings) -> Application:
+    """The whole service, behind its guard."""
+    return Guard(_routes(Service(settings)), settings)
+
+
+def openapi() -> dict[str, Any]:
+    """The description of every address, as `/api/openapi.json` gives it."""
+    return _routes(None).openapi()  # type: ignore[arg-type]
+
+
+def _routes(service: Service) -> FastAPI:
+    @asynccontextmanager
+    async def living(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    app = FastAPI(
+        title="apportion", version=metadata.version("apportion"), description=_SUMMARY, lifespan=living,
+        docs_url=None, redoc_url=None, openapi_url="/api/openapi.json", responses=_FAILURES,
+    )  # fmt: skip
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _not_there)
+    app.add_exception_handler(ApportionError, _failed)
+    app.add_exception_handler(Exception, _bug)
+    _add_questions(app, service)
+    _add_machine(app, service)
+    _add_jobs(app, service)
+    _add_page(app)
+    return app
+
+
+def _add_questions(app: FastAPI, service: Service) -> None:
+    @app.post("/api/predict", summary="Which share of a launch the CPU should take")
+    async def predict(form: PredictForm) -> Response:
+        return JSONResponse(await service.known.predict(form))
+
+    @app.post("/api/predict/batch", summary="The same for many launches; one that fails has an error instead")
+    async def predict_all(form: PredictAllForm) -> Response:
+        found = await service.known.predict_all(form)
+        return JSONResponse(
+            [{"error": failure_of(one)[1]} if isinstance(one, ApportionError) else one for one in found]
+        )
+
+    @app.post("/api/inspect", summary="Times on each device, the curve of cuts, what each line adds")
+    async def inspect(form: InspectForm) -> Response:
+        return JSONResponse(await service.inspect(form))
+
+    def asks(verb: str, form_type: type, summary: str) -> None:
+        async def ask(form: Any) -> Response:
+            return JSONResponse(await service.pool.ask(verb, form))
+
+        ask.__annotations__["form"] = form_type
+        app.add_api_route(f"/api/{verb}", ask, methods=["POST"], summary=summary, name=verb)
+
+    asks("explain", ExplainForm, "What moved the share that predict gives")
+    asks("graph", GraphForm, "The program graph, in the reference's JSON")
+    asks("picture", PictureForm, "The program graph as SVG, with the source line of each node")
+    asks("analyze", AnalyzeForm, "A data-flow analysis over the program graph")
+    asks("relative", RelativeForm, "In which order systems would run what was profiled")
+
+
+def _add_machine(app: FastAPI, service: Service) -> None:
+    @app.get("/api/health", summary="Whether the service answers, and what it allows")
+    async def health() -> Response:
+        return JSONResponse(
+            {
+                "version": app.version, "runs_code": service.settings.runs_code,
+                "sandboxed": service.pool.restricted, "waiting": service.pool.waiting,
+            }
+        )  # fmt: skip
+
+    @app.get("/api/devices", summary="The devices that kernels can run on, with their measured speeds")
+    async def devices() -> Response:
+        return JSONResponse(await service.devices())
+
+    @app.get("/api/doctor", summary="What is installed, what is found, and what is missing")
+    async def doctor() -> Response:
+        return JSONResponse(without_paths(await service.pool.ask("doctor", {})))
+
+    @app.get("/api/models", summary="The models that the package ships, with their scores")
+    async def models() -> Response:
+        return JSONResponse(await service.pool.ask("models", {}))
+
+    @app.get("/api/examples", summary="Kernels to start from")
+    async def examples() -> Response:
+        return JSONResponse(starters())
+
+
+def _add_jobs(app: FastAPI, service: Service) -> None:
+    def begun(verb: str, form: Any, name: str) -> Response:
+        service.may_run()
+        job = service.jobs.add(verb, asdict(form), name)
+        return JSONResponse(job.summary(), status_code=202, headers={"Location": f"/api/jobs/{job.id}"})
+
+    @app.post("/api/run", status_code=202, summary="Run a kernel on the devices found: a job")
+    async def run(form: RunForm) -> Response:
+        return begun("run", form, form.name or form.source.name)
+
+    @app.post("/api/measure", status_code=202, summary="Measure kernels on every device: a job")
+    async def measure(form: MeasureForm) -> Response:
+        return begun("measure", form, form.name or ", ".join(source.name for source in form.sources[:3]))
+
+    @app.get("/api/jobs", summary="The latest jobs, newest first")
+    async def jobs(
+        limit: int = Query(100, ge=1, le=500), before: float | None = None, state: str | None = None
+    ) -> Response:
+        if state is not None and state not in STATES:
+            raise UnknownName("state of jobs", state[:64], STATES)
+        found = service.history.jobs(limit=limit, before=before, states=() if state is None else (state,))
+        return JSONResponse([job.summary() for job in found])
+
+    @app.get("/api/jobs/{id}", summary="A job with its request and its answer")
+    async def job(id: str) -> Response:
+        return JSONResponse(service.history.job(id).as_json())
+
+    @app.get("/api/jobs/{id}/events", summary="What a job says, as server-sent events, until it ends")
+    async def events(id: str, request: Request, after: int = Query(0, ge=0, le=1 << 31)) -> Response:
+        service.history.job(id)
+        last = request.headers.get("last-event-id", "")
+        start = int(last) if last.isdigit() and len(last) < 10 else after
+        return StreamingResponse(
+            _stream(service, id, start), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    @app.post("/api/jobs/{id}/cancel", summary="End a job that waits or runs")
+    async def cancel(id: str) -> Response:
+        return JSONResponse(service.jobs.cancel(id).summary())
+
+    @app.patch("/api/jobs/{id}", summary="Give a job a name")
+    async def rename(id: str, form: NameForm) -> Response:
+        service.history.rename(id, form.name.strip())
+        return JSONResponse(service.history.job(id).summary())
+
+    @app.delete("/api/jobs/{id}", summary="Forget a job that has ended")
+    async def remove(id: str) -> Response:
+        service.history.remove(id)
+        return JSONResponse({"removed": id})
+
+
+async def _stream(service: Service, id: str, after: int) -> AsyncIterator[str]:
+    async for event in service.jobs.events(id, after=after):
+        if event is None:
+            yield ": still there\n\n"
+        else:
+            yield f"id: {event[0]}\nevent: progress\ndata: {json.dumps(event[1])}\n\n"
+    yield f"event: end\ndata: {json.dumps(service.history.job(id).summary())}\n\n"
+
+
+def _add_page(app: FastAPI) -> None:
+    files = {path.name: path for path in PAGE.iterdir()} if PAGE.is_dir() else {}
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        if "index.html" not in files:
+            return Response("The page is not built. Build it with: make web", 404)
+        return FileResponse(files["index.html"], headers={"Cache-Control": "no-cache"})
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404)
+        return FileResponse(files[name], headers={"Cache-Control": "no-cache"})
+
+
+def _error(status: int, body: dict[str, Any], retry_after: int | None = None) -> Response:
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return JSONResponse({"error": body}, status_code=status, headers=headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApportionError)
+    status, body = failure_of(error)
+    if isinstance(error, UnknownName) and error.kind == "job":
+        status = 404
+    return _error(status, body, getattr(error, "retry_after", None))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Every problem after the name of its field, without what the client sent."""
+    assert isinstance(error, RequestValidationError)
+    said = "; ".join(_complaint(problem) for problem in error.errors()[:10])
+    return _error(422, {"kind": "InvalidSetting", "message": said})
+
+
+def _complaint(problem: Any) -> str:
+    place = ".".join(str(part)[:60] for part in problem["loc"] if part != "body")
+    said = problem.get("ctx", {}).get("error")
+    message = problem["msg"] if said is None else str(said)
+    said = f"{place}: {message}" if place else message
+    return str(without_paths(said))[:600]
+
+
+async def _not_there(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = {404: "There is nothing at this address", 405: "This address has no such method"}.get(
+        error.status_code, "The request cannot be read"
+    )
+    return _error(error.status_code, {"kind": "Refused", "message": message})
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    traceback.print_exception(error, file=sys.stderr)
+    return _error(500, BUG)

@@ -1,0 +1,363 @@
+"""What clients send: one frozen form per question, which checks itself and names what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from apportion.advise.queries import Query, Size
+from apportion.errors import InvalidSetting
+from apportion.program.compile import CompileOptions
+from apportion.program.source import Source
+
+LARGEST_SOURCE = 512 << 10
+"Characters of one source."
+LARGEST_RANGE = 1 << 48
+"Work-items of one launch."
+MOST_LAUNCHES = 1024
+"Launches of one request."
+_NAME = re.compile(r"[\w .+()-]{1,120}")
+_FILE = re.compile(r"\.np[yz]\b|[/\\~]")
+_STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
+
+Sizes = int | list[int]
+"Work-items in one dimension, or in each."
+
+
+@dataclass(frozen=True)
+class SourceForm:
+    """A program as text."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    text: str
+    language: Literal["opencl", "c", "c++", "llvm"] = "opencl"
+    name: str = "kernel.cl"
+    "What messages call it; no path."
+    defines: list[str] = field(default_factory=list)
+    "Macros: NAME or NAME=VALUE."
+
+    def __post_init__(self) -> None:
+        if len(self.text) > LARGEST_SOURCE:
+            raise InvalidSetting(f"A source may have {LARGEST_SOURCE:,} characters, not {len(self.text):,}")
+        if "\0" in self.text:
+            raise InvalidSetting("A source must be text, without NUL characters")
+        if not _NAME.fullmatch(self.name):
+            raise InvalidSetting("A source's name has 1 to 120 letters, digits, spaces and .+-()_, no path")
+        if len(self.defines) > 100:
+            raise InvalidSetting(f"A source may have 100 macros, not {len(self.defines)}")
+
+    @property
+    def source(self) -> Source:
+        """The same, as the rest of the package takes it."""
+        text = self.text.replace("\r\n", "\n")
+        return Source(
+            text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), self.language, self.name
+        )
+
+    def options(self, **more: Any) -> CompileOptions | None:
+        """How it is compiled; None where nothing is asked for, so that each model has its own way."""
+        if not self.defines and not more:
+            return None
+        return CompileOptions(defines=tuple(self.defines), **more)
+
+
+def size_of_form(sizes: Sizes, name: str) -> Size:
+    """A size as `Query` takes it.
+
+    Raises:
+        InvalidSetting: it has no dimension or more than three, or is too large.
+    """
+    each = sizes if isinstance(sizes, list) else [sizes]
+    if not 1 <= len(each) <= 3:
+        raise InvalidSetting(f"{name} has one to three dimensions, not {len(each)}")
+    if min(each) < 1 or math.prod(each) > LARGEST_RANGE:
+        raise InvalidSetting(f"{name} must be 1 to 2^48 work-items in all")
+    return sizes if isinstance(sizes, int) else tuple(sizes)
+
+
+@dataclass(frozen=True)
+class LaunchForm:
+    """A kernel and how it is launched."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    local_size: Sizes
+    "Work-items of a work-group."
+    bytes: int
+    "Moved between host and device."
+    kernel: str | None = None
+    "Which one, where the source has several."
+    global_size: Sizes | None = None
+    "Work-items in all."
+
+    def __post_init__(self) -> None:
+        self.query()
+
+    def query(self) -> Query:
+        """The same, as models are asked."""
+        _check_name(self.kernel)
+        whole = None if self.global_size is None else size_of_form(self.global_size, "global_size")
+        return Query(
+            self.source.source, size_of_form(self.local_size, "local_size"), self.bytes, self.kernel, whole
+        )
+
+
+@dataclass(frozen=True)
+class PredictForm(LaunchForm):
+    """`apportion predict`: which share of a launch the CPU should take."""
+
+    task: Literal["load-balance", "device-mapping"] = "load-balance"
+    pair: str = "cgo17-nvidia"
+    engine: Literal["numpy", "onnx"] = "numpy"
+
+
+@dataclass(frozen=True)
+class PredictAllForm:
+    """`apportion predict --batch`: many launches at once."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    launches: list[LaunchForm]
+    task: Literal["load-balance", "device-mapping"] = "load-balance"
+    pair: str = "cgo17-nvidia"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.launches) <= MOST_LAUNCHES:
+            raise InvalidSetting(f"A request has 1 to {MOST_LAUNCHES} launches, not {len(self.launches)}")
+
+
+@dataclass(frozen=True)
+class ExplainForm(LaunchForm):
+    """`apportion explain`: what moved the answer."""
+
+    pair: str = "cgo17-nvidia"
+
+
+@dataclass(frozen=True)
+class InspectForm:
+    """`apportion inspect`: what a launch will take on each device, and which lines make it so."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    global_size: Sizes = 1 << 20
+    local_size: Sizes | None = None
+    kernel: str | None = None
+    arguments: list[str] = field(default_factory=list)
+    "Integers passed by value, such as n=4096; what is not given is assumed, and said."
+    ir: bool = True
+    "Whether the answer holds the LLVM IR."
+
+    def __post_init__(self) -> None:
+        _check_name(self.kernel)
+        size_of_form(self.global_size, "global_size")
+        if self.local_size is not None:
+            size_of_form(self.local_size, "local_size")
+        _check_arguments(self.arguments)
+
+
+@dataclass(frozen=True)
+class GraphForm:
+    """`apportion graph`: the program graph of a source."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    function: str | None = None
+    variant: Literal["reference", "corrected", "ddf", "development"] = "reference"
+    type_nodes: bool = False
+    variable_per: Literal["use", "definition"] = "use"
+    opaque_pointers: bool = False
+    optimization: Literal["0", "1", "2", "3"] = "2"
+
+    def __post_init__(self) -> None:
+        _check_name(self.function)
+
+
+@dataclass(frozen=True)
+class PictureForm:
+    """The program graph of a kernel as SVG, with the source line of each node."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    function: str | None = None
+    limit: int = 600
+    "How many nodes are shown at most."
+
+    def __post_init__(self) -> None:
+        _check_name(self.function)
+        if not 1 <= self.limit <= 2000:
+            raise InvalidSetting(f"limit must be 1 to 2000 nodes, not {self.limit}")
+
+
+@dataclass(frozen=True)
+class AnalyzeForm:
+    """`apportion analyze`: a data-flow analysis from some roots of a program graph."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    analysis: Literal["reachability", "dominance", "datadep", "liveness", "subexpressions"]
+    root: int | None = None
+    roots: str | None = None
+    seed: int = 0
+    mode: Literal["exact", "reference"] = "exact"
+    function: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.function)
+        if self.roots is not None and len(self.roots) > 10_000:
+            raise InvalidSetting("roots must be at most 10,000 characters")
+        if self.root is not None and not 0 <= self.root < 1 << 31:
+            raise InvalidSetting(f"root must be the number of a node, not {self.root}")
+        if not 0 <= self.seed < 1 << 63:
+            raise InvalidSetting("seed must be 0 to 2^63 - 1")
+
+
+@dataclass(frozen=True)
+class RunForm:
+    """`apportion run`: a kernel on the devices of this machine, checked, beside each device alone."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    source: SourceForm
+    global_size: Sizes
+    local_size: Sizes | None = None
+    kernel: str | None = None
+    arguments: list[str] = field(default_factory=list)
+    "Such as x=float32[N], n=3 or t=local:1024; no files."
+    split: str = "auto"
+    devices: list[str] = field(default_factory=list)
+    repeat: int = 3
+    seed: int = 0
+    trust: bool = False
+    seconds: float = 10.0
+    "How long one launch may take."
+    cuts: bool = True
+    "Whether the curve of cuts is measured too."
+    name: str = ""
+    "What the user calls this run."
+
+    def __post_init__(self) -> None:
+        _check_name(self.kernel)
+        whole = size_of_form(self.global_size, "global_size")
+        if math.prod(whole if isinstance(whole, tuple) else (whole,)) > 1 << 32:
+            raise InvalidSetting("global_size must be at most 2^32 work-items for a run")
+        if self.local_size is not None:
+            size_of_form(self.local_size, "local_size")
+        _check_arguments(self.arguments)
+        if not 1 <= self.repeat <= 20:
+            raise InvalidSetting(f"repeat must be 1 to 20 runs, not {self.repeat}")
+        if not 0 <= self.seed < 1 << 63:
+            raise InvalidSetting("seed must be 0 to 2^63 - 1")
+        if not 0 < self.seconds <= 600:
+            raise InvalidSetting(f"seconds must be more than 0 and at most 600, not {self.seconds:g}")
+        if len(self.devices) > 16 or len(self.split) > 40 or len(self.name) > 120:
+            raise InvalidSetting("devices, split or name is too long")
+
+
+@dataclass(frozen=True)
+class MeasureForm:
+    """`apportion measure`: kernels at several sizes on every device."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    sources: list[SourceForm]
+    sizes: list[int] = field(default_factory=list)
+    local_sizes: list[int] = field(default_factory=lambda: [64, 256])
+    devices: list[str] = field(default_factory=list)
+    seconds: float = 1.0
+    "How long one point may be repeated until its interval is narrow."
+    budget: float = 120.0
+    "Seconds after which no new point is begun."
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.sources) <= 50:
+            raise InvalidSetting(f"Measure 1 to 50 sources at once, not {len(self.sources)}")
+        for sizes in (self.sizes, self.local_sizes):
+            if len(sizes) > 20 or not all(1 <= size <= 1 << 28 for size in sizes):
+                raise InvalidSetting("sizes and local_sizes are up to 20 numbers from 1 to 2^28")
+        if not self.local_sizes:
+            raise InvalidSetting("local_sizes must have a number")
+        if not 0 < self.seconds <= 20 or not 0 < self.budget <= 3600:
+            raise InvalidSetting("seconds must be up to 20 and budget up to 3600, both more than 0")
+        if len(self.name) > 120:
+            raise InvalidSetting("A name has at most 120 characters")
+
+
+@dataclass(frozen=True)
+class ProfileForm:
+    """What is known of one run of a program: counters, and its times on systems where it ran."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    counters: dict[str, float | None]
+    name: str = "run"
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RelativeForm:
+    """`apportion relative predict`: in which order systems would run what was profiled."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    profiles: list[ProfileForm]
+    systems: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    target: str = "centred"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.profiles) <= 200:
+            raise InvalidSetting(f"A request has 1 to 200 profiles, not {len(self.profiles)}")
+
+
+@dataclass(frozen=True)
+class NameForm:
+    """What a job is called from now on."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.name.strip()) <= 120:
+            raise InvalidSetting("A name has 1 to 120 characters")
+
+
+@dataclass(frozen=True)
+class NothingForm:
+    """A question without settings."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+
+def _check_name(kernel: str | None) -> None:
+    if kernel is not None and not 1 <= len(kernel) <= 500:
+        raise InvalidSetting("A kernel's name has 1 to 500 characters")
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse what would read a file of this machine."""
+    if len(arguments) > 64 or any(len(argument) > 200 for argument in arguments):
+        raise InvalidSetting("A kernel takes up to 64 arguments of 200 characters each")
+    for argument in arguments:
+        if _FILE.search(argument.partition("=")[2]):
+            raise InvalidSetting(
+                f"The service reads no files: write {argument[:60]!r} as a value or float32[N]"
+            )
+
+
+FORMS: Mapping[str, type] = {
+    "predict": PredictForm, "predict-all": PredictAllForm, "explain": ExplainForm, "inspect": InspectForm,
+    "graph": GraphForm, "picture": PictureForm, "analyze": AnalyzeForm, "relative": RelativeForm,
+    "run": RunForm, "measure": MeasureForm,
+}  # fmt: skip
+"Verb → the form of its questions."

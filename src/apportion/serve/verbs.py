@@ -1,0 +1,259 @@
+"""What a worker process answers: for each verb the function that the command line calls, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from apportion.advise.analyses import analysis_as_json
+from apportion.advise.describe import describe
+from apportion.advise.explain import explain
+from apportion.advise.inspect import inspect
+from apportion.advise.installation import examine
+from apportion.advise.launch_picture import launch_picture
+from apportion.advise.learned_policy import learned
+from apportion.advise.predictor import predict
+from apportion.advise.relative_answers import Profile, shipped
+from apportion.advise.relative_answers import predict as predict_relative
+from apportion.advise.systems import kept_systems
+from apportion.coexecution.compare import compare
+from apportion.coexecution.sharing import Together
+from apportion.errors import InvalidSetting, MissingPackage, UnknownName
+from apportion.measure.campaign import Campaign, run_campaign, workloads_of
+from apportion.program import exchange
+from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.kernel.bounds import NDRange
+from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.runtime.arguments import arguments_for
+from apportion.runtime.base import Limits, info_from
+from apportion.runtime.opencl.devices import calibrated, with_speeds
+from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.sampling import Repeats
+from apportion.runtime.workload import Workload
+from apportion.serve.forms import (
+    FORMS,
+    AnalyzeForm,
+    ExplainForm,
+    GraphForm,
+    InspectForm,
+    MeasureForm,
+    PictureForm,
+    PredictForm,
+    RelativeForm,
+    RunForm,
+    SourceForm,
+    size_of_form,
+)
+
+Report = Callable[[Any], None]
+
+
+def answer(verb: str, form: Mapping[str, Any], *, report: Report) -> Any:
+    """The answer to a question, as JSON.
+
+    Args:
+        verb: a name of `VERBS`.
+        form: what its form holds.
+        report: is told how far the work is.
+    """
+    function = VERBS.get(verb)
+    if function is None:
+        raise UnknownName("verb", verb, VERBS)
+    checked = verb in FORMS and verb != "inspect"
+    return function(_adapter(verb).validate_python(form) if checked else form, report)
+
+
+@cache
+def _adapter(verb: str) -> TypeAdapter[Any]:
+    return TypeAdapter(FORMS[verb])
+
+
+def _row(form: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """What models of shares are told of a kernel; the service itself asks them."""
+    source = TypeAdapter(SourceForm).validate_python(form["source"])
+    row = describe(
+        source.source, kernel=form["kernel"], vectorized=form["vectorized"], compile=_compile(source)
+    )
+    return {
+        "name": row.name, "code": row.code.tolist(), "warnings": row.warnings, "declared": row.declared,
+        "milliseconds": row.milliseconds,
+    }  # fmt: skip
+
+
+def _predict(form: PredictForm, report: Report) -> dict[str, Any]:
+    query = form.query()
+    found = predict(
+        query.source, local_size=query.local_size, bytes=query.bytes, kernel=query.kernel,
+        global_size=query.global_size, task=form.task, pair=form.pair, engine=form.engine,
+        compile=_compile(form.source),
+    )  # fmt: skip
+    return found.as_json() | {"warnings": list(found.warnings)}
+
+
+def _explain(form: ExplainForm, report: Report) -> dict[str, Any]:
+    query = form.query()
+    found = explain(
+        query.source, local_size=query.local_size, bytes=query.bytes, kernel=query.kernel,
+        global_size=query.global_size, pair=form.pair,
+    )  # fmt: skip
+    return found.as_json() | {"warnings": list(found.warnings)}
+
+
+def _inspect(asked: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """The form, and the devices of this machine as `devices` described them."""
+    form: InspectForm = _adapter("inspect").validate_python(asked["form"])
+    devices = [info_from(values) for values in asked["devices"]]
+    found = inspect(
+        form.source.source, global_size=size_of_form(form.global_size, "global_size"),
+        local_size=None if form.local_size is None else size_of_form(form.local_size, "local_size"),
+        kernel=form.kernel, arguments=form.arguments, devices=devices, compile=form.source.options(),
+    )  # fmt: skip
+    said = found.as_json()
+    return said if form.ir else {name: value for name, value in said.items() if name != "ir"}
+
+
+def _graph(form: GraphForm, report: Report) -> Any:
+    options = GraphOptions(
+        variant=form.variant, function=form.function, recover_pointees=not form.opaque_pointers,
+        type_nodes=form.type_nodes, variable_per=form.variable_per,
+    )  # fmt: skip
+    compile = CompileOptions(optimization=form.optimization, defines=tuple(form.source.defines))
+    source = form.source.source
+    graph = graph_of_ir(ir_of(source, compile), name=source.name, options=options)
+    return json.loads(exchange.json_text(graph))
+
+
+def _picture(form: PictureForm, report: Report) -> dict[str, Any]:
+    found = launch_picture(
+        form.source.source, function=form.function, limit=form.limit, compile=form.source.options()
+    )
+    return found.as_json()
+
+
+def _analyze(form: AnalyzeForm, report: Report) -> dict[str, Any]:
+    source = form.source.source
+    ir = ir_of(source, CompileOptions(defines=tuple(form.source.defines)))
+    graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=form.function))
+    return analysis_as_json(
+        graph, form.analysis, root=form.root, roots=form.roots, seed=form.seed, mode=form.mode
+    )
+
+
+def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
+    model, added = shipped(), kept_systems()
+    return [
+        predict_relative(
+            Profile(one.name, one.counters, {**one.seconds, **form.seconds}), systems=form.systems,
+            target=form.target, model=model, added=added,
+        ).as_json()
+        for one in form.profiles
+    ]  # fmt: skip
+
+
+def _devices(form: Any, report: Report) -> list[dict[str, Any]]:
+    """What `apportion devices --json` prints, one object for each device; none where there is no driver."""
+    try:
+        with Worker() as worker:
+            found = calibrated(worker) if form.get("calibrate") else with_speeds(worker)
+    except MissingPackage:
+        return []
+    return [asdict(info) for info in found]
+
+
+def _run(form: RunForm, report: Report) -> dict[str, Any]:
+    shape = size_of_form(form.global_size, "global_size")
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    report({"stage": "compiling", "part": 0.0})
+    with Together(
+        form.source.source, form.kernel, form.devices or None,
+        policy="learned+feedback" if form.split == "auto" else form.split, predictor=learned,
+        trust=form.trust, compile=form.source.options() or CompileOptions(),
+        limits=Limits(seconds=form.seconds),
+    ) as shared:  # fmt: skip
+        wanted = None if form.local_size is None else size_of_form(form.local_size, "local_size")
+        local = shared.local_size(shape) if wanted is None else wanted
+        local = local if isinstance(local, tuple) else (local,)
+        span = NDRange(shape, local)
+        values = arguments_for(shared.signature, shared.access, span, form.arguments, seed=form.seed)
+        bound = shared.bind(*values.values(), global_size=shape, local_size=local)
+        found = compare(
+            bound, shared.policy, repeats=form.repeat, cuts=form.cuts,
+            report=lambda stage, part: report({"stage": stage, "part": part}),
+        )  # fmt: skip
+        devices = {info.id: info.name for info in shared.devices}
+        return found.as_json() | {"devices": devices, "launch": _launch(span, values)}
+
+
+def _launch(span: NDRange, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "global_size": span.global_size, "local_size": span.local_size,
+        "arguments": {name: _word(value) for name, value in values.items()},
+    }  # fmt: skip
+
+
+def _word(value: Any) -> str:
+    """An argument in the words that `--arg` takes."""
+    shape = getattr(value, "shape", ())
+    if shape:
+        return f"{value.dtype}[{'x'.join(map(str, shape))}]"
+    nbytes = getattr(value, "nbytes", None)
+    return f"local:{nbytes}" if nbytes is not None and not hasattr(value, "dtype") else str(value)
+
+
+def _measure(form: MeasureForm, report: Report) -> dict[str, Any]:
+    """Points as `apportion measure --json` prints them, each reported as soon as it is there."""
+    import tempfile
+    import time
+
+    campaign = Campaign(
+        sizes=tuple(form.sizes) or Campaign().sizes, local_sizes=tuple(form.local_sizes),
+        devices=tuple(form.devices), repeats=Repeats(least=3, most=20, seconds=form.seconds),
+        most_seconds=5.0, visit_seconds=20.0,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="measure-") as folder:
+        files = []
+        for number, source in enumerate(form.sources):
+            if source.language != "opencl":
+                raise InvalidSetting(f"{source.name} is {source.language}; only OpenCL C can be measured")
+            files.append(Path(folder) / f"{number:02d}-{source.name.replace(' ', '_')}")
+            if files[-1].suffix != ".cl":
+                files[-1] = files[-1].with_name(files[-1].name + ".cl")
+            files[-1].write_text(source.text)
+        workloads = list(workloads_of(files, campaign))
+        total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
+        points = []
+        for point in run_campaign(
+            workloads, Path(folder) / "out", campaign, limits=Limits(seconds=20.0),
+            until=time.monotonic() + form.budget,
+        ):  # fmt: skip
+            said = asdict(point)
+            said["source"] = Path(said["source"]).name.partition("-")[2]
+            points.append(said)
+            report({"stage": "measuring", "point": said, "done": len(points), "total": total})
+    return {"points": points, "failures": sum(bool(point["failure"]) for point in points)}
+
+
+def _doctor(form: Any, report: Report) -> dict[str, Any]:
+    found = examine()
+    return found | {
+        "compilers": [asdict(one) for one in found["compilers"]],
+        "missing": [asdict(one) for one in found["missing"]],
+    }
+
+
+VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
+    "row": _row, "predict": _predict, "explain": _explain, "inspect": _inspect, "graph": _graph,
+    "picture": _picture, "analyze": _analyze, "relative": _relative, "devices": _devices,
+    "doctor": _doctor, "run": _run, "measure": _measure,
+}  # fmt: skip
+"Verb → the function that answers it."
+
+
+def _compile(source: SourceForm) -> CompileOptions | None:
+    return source.options()

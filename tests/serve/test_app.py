@@ -1,0 +1,234 @@
+"""The service: every answer is the command line's, jobs are done, cancelled, and survive a kill."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from apportion.cli import main
+from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Service, opencl
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+pytestmark = pytest.mark.xdist_group("serve")
+
+LAUNCH = {"local_size": 64, "bytes": 1 << 20}
+
+
+def said(capsys, *words: str) -> list[dict]:
+    """What a command prints as JSON."""
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--json"])
+    assert ended.value.code in (0, None)
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def without(answer: dict, *names: str) -> dict:
+    return {name: value for name, value in answer.items() if name not in names}
+
+
+def test_a_prediction_is_that_of_the_command_line(service, tmp_path, capsys):
+    file = tmp_path / "matmul.cl"
+    file.write_text(MATMUL)
+    (expected,) = said(capsys, "predict", str(file), "--local-size", "64", "--bytes", str(1 << 20))
+    for _ in range(2):  # described anew, and known
+        answer = service.ask("POST", "/api/predict", {"source": opencl(MATMUL, "matmul.cl"), **LAUNCH})
+        assert answer.status == 200
+        assert without(answer.json, "milliseconds", "warnings") == without(expected, "milliseconds")
+
+
+def test_a_prediction_by_times_is_that_of_the_command_line(service, tmp_path, capsys):
+    file = tmp_path / "matmul.cl"
+    file.write_text(MATMUL)
+    more = {"global_size": 4096, "pair": "xeon-h200"}
+    words = ("--local-size", "64", "--bytes", str(1 << 20), "--global-size", "4096", "--pair", "xeon-h200")
+    (expected,) = said(capsys, "predict", str(file), *words)
+    answer = service.ask("POST", "/api/predict", {"source": opencl(MATMUL, "matmul.cl"), **LAUNCH, **more})
+    assert without(answer.json, "milliseconds", "warnings") == without(expected, "milliseconds")
+
+
+def test_many_launches_are_answered_at_once_and_one_that_fails_costs_the_others_nothing(service):
+    body = {
+        "launches": [
+            {"source": opencl(SAXPY), "local_size": 64, "bytes": size} for size in (1 << 10, 1 << 20, 1 << 30)
+        ]
+        + [{"source": opencl("__kernel void f( {"), **LAUNCH}]
+    }
+    answers = service.ask("POST", "/api/predict/batch", body).json
+    alone = service.ask("POST", "/api/predict", body["launches"][1]).json
+    assert without(answers[1], "milliseconds") == without(alone, "milliseconds")
+    assert answers[3]["error"]["kind"] == "CompileError"
+
+
+def test_an_explanation_is_that_of_the_command_line(service, tmp_path, capsys):
+    file = tmp_path / "saxpy.cl"
+    file.write_text(SAXPY)
+    (expected,) = said(capsys, "explain", str(file), "--local-size", "64", "--bytes", str(1 << 20))
+    answer = service.ask("POST", "/api/explain", {"source": opencl(SAXPY, str(file.name)), **LAUNCH}).json
+    assert without(answer, "warnings", "kernel") == without(expected, "kernel")
+
+
+def test_a_graph_and_its_analyses_are_those_of_the_command_line(service, tmp_path, capsys):
+    file = tmp_path / "saxpy.cl"
+    file.write_text(SAXPY)
+    (expected,) = said(capsys, "graph", str(file))
+    graph = service.ask("POST", "/api/graph", {"source": opencl(SAXPY, str(file))})
+    assert graph.status == 422  # a path is no name
+    graph = service.ask("POST", "/api/graph", {"source": opencl(SAXPY, "saxpy.cl")}).json
+    assert graph["nodes"] == expected["nodes"]
+    (expected,) = said(capsys, "analyze", str(file), "--analysis", "dominance")
+    body = {"source": opencl(SAXPY, "saxpy.cl"), "analysis": "dominance"}
+    assert service.ask("POST", "/api/analyze", body).json == expected
+
+
+def test_an_inspection_is_that_of_the_command_line(service, tmp_path, capsys):
+    file = tmp_path / "matmul.cl"
+    file.write_text(MATMUL)
+    (expected,) = said(capsys, "inspect", str(file), "-n", "256x256", "--arg", "n=256")
+    body = {"source": opencl(MATMUL, "matmul.cl"), "global_size": [256, 256], "arguments": ["n=256"]}
+    answer = service.ask("POST", "/api/inspect", body).json
+    assert answer["lines"]
+    assert answer["machines"]
+    learned = [one for one in answer["machines"] if one["name"] != "this machine"]
+    assert learned == [one for one in expected["machines"] if one["name"] != "this machine"]
+    assert [line["line"] for line in answer["lines"]] == [line["line"] for line in expected["lines"]]
+
+
+def test_a_broken_kernel_is_told_with_its_line(service):
+    broken = "__kernel void f(__global int* x)\n{\n    x[0] = y;\n}\n"
+    answer = service.ask("POST", "/api/inspect", {"source": opencl(broken)})
+    assert answer.status == 422
+    error = answer.json["error"]
+    assert (error["kind"], error["line"], error["column"]) == ("CompileError", 3, 12)
+    assert "undeclared identifier" in error["message"]
+
+
+def test_an_unknown_field_and_a_wrong_value_are_named(service):
+    answer = service.ask("POST", "/api/predict", {"source": opencl(SAXPY), "local_size": 64, "byts": 1})
+    assert answer.status == 422
+    assert "byts" in answer.json["error"]["message"]
+    answer = service.ask("POST", "/api/predict", {"source": opencl(SAXPY), "local_size": 0, "bytes": 1})
+    assert "local_size must be 1 to 2^48" in answer.json["error"]["message"]
+
+
+def test_the_doctor_answers_without_paths(service):
+    findings = service.ask("GET", "/api/doctor").json
+    assert findings["healthy"] is True
+    assert findings["python"]["executable"].startswith("python")
+
+
+def test_a_run_is_verified_and_holds_its_timeline_and_its_curve(service):
+    body = {"source": opencl(SAXPY, "saxpy.cl"), "global_size": 1 << 16, "repeat": 2, "name": "first"}
+    job = service.job("/api/run", body)
+    assert job["state"] == "done", job["error"]
+    answer = job["answer"]
+    assert answer["kernel"] == "saxpy"
+    assert answer["verified"] is True
+    assert len(answer["repeats"]) == 2
+    assert answer["timeline"]
+    assert answer["curve"] or len(answer["devices"]) == 1
+    assert job["name"] == "first"
+
+
+def test_what_a_job_says_comes_as_events_from_any_of_them_on(service):
+    body = {"source": opencl(SAXPY, "saxpy.cl"), "global_size": 1 << 12, "repeat": 1, "cuts": False}
+    job = service.job("/api/run", body)
+    stream = service.ask("GET", f"/api/jobs/{job['id']}/events").text
+    numbers = [int(line[4:]) for line in stream.splitlines() if line.startswith("id: ")]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert stream.rstrip().splitlines()[-2] == "event: end"
+    rest = service.ask("GET", f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": "2"}).text
+    assert "id: 2\n" not in rest
+    assert "id: 3\n" in rest
+
+
+def test_a_hanging_kernel_is_stopped_and_the_next_one_runs(service):
+    body = {"source": opencl(HANGING), "global_size": 64, "seconds": 0.5, "repeat": 1, "cuts": False}
+    job = service.job("/api/run", body)
+    assert job["state"] == "failed"
+    assert job["error"]["kind"] == "DeadlineExceeded"
+    good = {"source": opencl(SAXPY), "global_size": 1024, "repeat": 1, "cuts": False}
+    assert service.job("/api/run", good)["state"] == "done"
+
+
+def test_a_job_is_cancelled_while_it_runs_and_while_it_waits(service):
+    body = {"source": opencl(HANGING), "global_size": 64, "seconds": 60, "repeat": 1}
+    first = service.ask("POST", "/api/run", body).json["id"]
+    second = service.ask("POST", "/api/run", body).json["id"]
+    until = time.monotonic() + 30
+    while service.ask("GET", f"/api/jobs/{first}").json["state"] == "waiting" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert service.ask("DELETE", f"/api/jobs/{first}").status == 422  # it runs
+    for id in (second, first):
+        assert service.ask("POST", f"/api/jobs/{id}/cancel").json["state"] == "cancelled"
+    assert service.ask("POST", f"/api/jobs/{first}/cancel").status == 422
+    good = {"source": opencl(SAXPY), "global_size": 1024, "repeat": 1, "cuts": False}
+    assert service.job("/api/run", good)["state"] == "done"
+
+
+def test_kernels_are_measured_point_by_point(service):
+    body = {
+        "sources": [opencl(SAXPY, "saxpy.cl")], "sizes": [4096], "local_sizes": [64], "seconds": 0.1,
+        "devices": ["cpu"],
+    }  # fmt: skip
+    job = service.job("/api/measure", body)
+    assert job["state"] == "done", job["error"]
+    (point,) = job["answer"]["points"]
+    assert (point["kernel"], point["device"], point["failure"]) == ("saxpy", "cpu", "")
+    assert point["source"] == "saxpy.cl"
+
+
+def test_a_job_is_renamed_and_forgotten(service):
+    body = {"source": opencl(SAXPY), "global_size": 1024, "repeat": 1, "cuts": False}
+    id = service.job("/api/run", body)["id"]
+    assert service.ask("PATCH", f"/api/jobs/{id}", {"name": "mine"}).json["name"] == "mine"
+    assert id in [job["id"] for job in service.ask("GET", "/api/jobs?limit=5").json]
+    assert service.ask("DELETE", f"/api/jobs/{id}").status == 200
+    assert service.ask("GET", f"/api/jobs/{id}").status == 404
+
+
+def test_jobs_survive_a_kill_in_the_middle_of_one(tmp_path):
+    first = Service(tmp_path).start()
+    try:
+        done = first.job(
+            "/api/run", {"source": opencl(SAXPY), "global_size": 1024, "repeat": 1, "cuts": False}
+        )
+        hanging = {"source": opencl(HANGING), "global_size": 64, "seconds": 60, "repeat": 1}
+        running = first.ask("POST", "/api/run", hanging).json["id"]
+        waiting = {"source": opencl(SAXPY), "global_size": 2048, "repeat": 1, "cuts": False}
+        later = first.ask("POST", "/api/run", waiting).json["id"]
+        until = time.monotonic() + 30
+        while (
+            first.ask("GET", f"/api/jobs/{running}").json["state"] == "waiting" and time.monotonic() < until
+        ):
+            time.sleep(0.05)
+        first.kill()
+    finally:
+        first.stop()
+    second = Service(tmp_path).start()
+    try:
+        assert second.ask("GET", f"/api/jobs/{done['id']}").json["answer"] == done["answer"]
+        assert second.ask("GET", f"/api/jobs/{running}").json["state"] == "interrupted"
+        assert second.ended(later)["state"] == "done"
+    finally:
+        second.stop()
+
+
+def test_running_code_can_be_switched_off(tmp_path):
+    service = Service(tmp_path, ("--no-run",)).start()
+    try:
+        assert service.ask("GET", "/api/health").json["runs_code"] is False
+        answer = service.ask("POST", "/api/run", {"source": opencl(SAXPY), "global_size": 1024})
+        assert answer.status == 403
+        assert "--no-run" in answer.json["error"]["message"]
+        body = {"source": opencl(SAXPY), **LAUNCH}
+        assert service.ask("POST", "/api/predict", body, token=None).status == 200
+    finally:
+        service.stop()
+
+
+def test_every_address_is_described(service):
+    described = service.ask("GET", "/api/openapi.json").json
+    assert {"/api/predict", "/api/run", "/api/jobs/{id}/events"} <= set(described["paths"])
+    assert TOKEN not in json.dumps(described)
