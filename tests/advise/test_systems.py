@@ -108,3 +108,19 @@ def test_samples_are_read_from_csv_and_from_tables(tmp_path) -> None:
     )
     with pytest.raises(UnknownName, match="No system called 'yours'"):
         read_samples(tmp_path / "runs.parquet", "yours")
+
+
+def test_a_name_that_is_taken_is_refused(folder) -> None:
+    known = shipped().reference.systems
+    with pytest.raises(InvalidSetting, match=f"{known[0]} is a system of the model's own; choose another"):
+        keep(KnownSystem(known[0], samples_like(known[0], 6)), taken=known)
+    assert kept_systems() == {}
+    first = KnownSystem("mine", samples_like(known[0], 6))
+    keep(first, taken=known)
+    with pytest.raises(
+        InvalidSetting, match="added system called mine; choose another name, or give --replace"
+    ):
+        keep(KnownSystem("mine", samples_like(known[0], 7)))
+    assert kept_system("mine") == first
+    keep(KnownSystem("mine", samples_like(known[0], 7)), replace=True)
+    assert len(kept_system("mine").samples) == 7

@@ -226,3 +226,13 @@ def test_reproduce_makes_the_page_of_both_sets(tmp_path, capsys, timed_runs, mon
     capsys.readouterr()
     assert run(*words, "--profiled", "tpu", command=reproduce) == 1
     assert "No system called 'tpu'" in capsys.readouterr().err
+
+
+def test_a_system_with_a_known_time_must_be_one_that_there_is(tmp_path, capsys) -> None:
+    reference = shipped().reference
+    counters = dict(zip(reference.counters, reference.values[0].tolist(), strict=True))
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"name": "r", "counters": counters}))
+    assert run("relative", "predict", path, "--seconds", "nosuch=0.002") == 1
+    assert "No system called 'nosuch'" in capsys.readouterr().err
+    assert run("relative", "predict", path, "--seconds", f"{reference.systems[0]}=0.002") == 0

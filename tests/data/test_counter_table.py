@@ -100,7 +100,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(MalformedInput, match="not one of counters"):
         CounterTable.read(path)
     pl.DataFrame({"x": [1]}).write_parquet(path, metadata={"apportion.measure.counters": "1"})
-    with pytest.raises(MalformedInput, match="The column 'run' is missing"):
+    with pytest.raises(MalformedInput, match="the column 'run' is missing"):
         CounterTable.read(path)
     pl.DataFrame(schema=SCHEMA).write_parquet(path, metadata={"apportion.measure.counters": "7"})
     with pytest.raises(MalformedInput, match="version 7"):

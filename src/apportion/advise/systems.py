@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -184,8 +184,22 @@ def systems_folder() -> Path:
     return Path(place) if place else cache_folder("systems")
 
 
-def keep(system: KnownSystem) -> Path:
-    """Write a system, in place of one of the same name; its file comes back."""
+def keep(system: KnownSystem, *, taken: Collection[str] = (), replace: bool = False) -> Path:
+    """Write a system; its file comes back.
+
+    Args:
+        taken: the names of systems that a model knows, which none that is added may have.
+        replace: whether it takes the place of an added one of the same name.
+
+    Raises:
+        InvalidSetting: there is a system of that name.
+    """
+    if system.name in taken:
+        raise InvalidSetting(f"{system.name} is a system of the model's own; choose another name")
+    if system.name in kept_systems() and not replace:
+        raise InvalidSetting(
+            f"There is an added system called {system.name}; choose another name, or give --replace"
+        )
     folder = systems_folder()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{system.name}.json"

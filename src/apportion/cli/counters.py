@@ -18,17 +18,14 @@ from apportion.measure.counters import sources as known_sources
 from apportion.measure.counters.collect import (
     COLLECTION_SECONDS,
     Found,
-    chosen,
     this_system,
 )
 from apportion.measure.counters.collect import (
     collect as collected,
 )
-from apportion.measure.counters.collect import (
-    probe as probed,
-)
 from apportion.measure.counters.command import Command
-from apportion.measure.counters.imports import ImportOptions, import_files, read_map
+from apportion.measure.counters.imports import ImportOptions, add_to, import_files, read_map
+from apportion.measure.counters.kept_choice import probe_and_keep, usual_sources
 
 _FLAG = Parameter(negative="")
 _LIST = Parameter(negative="")
@@ -45,10 +42,10 @@ def probe(*, json: Annotated[bool, _FLAG] = False) -> None:
     Args:
         json: print one JSON object: every counter from every source, what was counted or why not, the remedy.
     """
-    found = probed()
+    found, names = probe_and_keep()
     if json:
         entries = [{**vars(one), "problem": one.problem, "works": one.works} for one in found]
-        print_json({"counters": entries, "chosen": chosen(found)})
+        print_json({"counters": entries, "chosen": names})
         return
     print_table(
         ("Table I", "counter", "sources that work", "exactness", "counted"),
@@ -64,7 +61,7 @@ def probe(*, json: Annotated[bool, _FLAG] = False) -> None:
     }
     if problems:
         print_table(("source", "why not", "what to do"), sorted(problems), title="What it does not, and why")
-    note(f"`apportion counters collect` would use: {', '.join(chosen(found))}.")
+    note(f"`apportion counters collect` would use: {', '.join(names)}.")
 
 
 def _probe_row(row: tuple[str, str], group: list[Found]) -> tuple[str, str, str, str, str]:
@@ -111,11 +108,11 @@ def collect(
     for name in source:
         if name not in known_sources:
             raise UnknownName("counter source", name, known_sources)
-    names: Sequence[str] = source or chosen(probed())
+    names: Sequence[str] = source or usual_sources()
     note(f"Counting with {', '.join(names)}.")
     rows: list[Row] = []
     executions = collected(
-        wanted, names, repeats=repeat, system=system, program=program, size=size
+        wanted, names, repeats=repeat, system=system, program=program, size=size, say=note
     )  # fmt: skip
     try:
         for done in executions:
@@ -316,10 +313,11 @@ def import_(
     """Import what other tools counted: all files or, when one is malformed, none.
 
     Args:
-        files: of `perf stat -j`, PAPI's high-level interface, Caliper, HPCToolkit (a folder), `ncu --csv`, or
-            plain CSV.
-        out: the Parquet file; rows are added to what it holds already.
-        format: auto, perf, papi, caliper, hpctoolkit, ncu or csv.
+        files: of `perf stat -j`, `perf stat -x,`, `perf script`, PAPI's high-level interface, Caliper,
+            HPCToolkit (a folder), `ncu --csv`, Nsight Compute's reports (where `ncu` is installed), or plain
+            CSV.
+        out: the Parquet file; rows are added to what it holds already, as repeats where it has the run.
+        format: auto, perf, perf-script, papi, caliper, hpctoolkit, ncu or csv.
         map: a file of TOML: [counters] renames counters, [columns] says what the columns of a CSV are,
             [seconds] which of them are times and in what unit.
         program: what to call the program, where the files do not say.
@@ -329,17 +327,35 @@ def import_(
     """
     if not files:
         raise InvalidSetting("There is nothing to import: give files")
-    table = import_files(files, ImportOptions(program, system, size, read_map(map)), format)
+    imported = table = import_files(files, ImportOptions(program, system, size, read_map(map)), format)
     if out.exists():
-        table = CounterTable.read(out).joined(table)
+        table = add_to(CounterTable.read(out), imported)
     table.write(out)
     summary = {"rows": len(table.frame)}
     summary |= {f"{name}s": table.frame[name].n_unique() for name in ("run", "counter", "system")}
     if json:
         print_json({**summary, "out": out})
     else:
-        print_table(("", "number"), list(summary.items()), right=("number",))
-        note(f"They are in {out}.")
+        _print_imported(imported)
+        note(f"{out} holds {summary['rows']} values of {summary['runs']} runs now.")
+
+
+def _print_imported(table: CounterTable) -> None:
+    """Programs with their regions and metrics, by name."""
+    rows = []
+    for (program, size, system), part in table.frame.group_by(
+        ["program", "size", "system"], maintain_order=True
+    ):
+        kernels = [name for name in part["kernel"].unique(maintain_order=True) if name]
+        metrics = part["counter"].unique(maintain_order=True).to_list()
+        rows.append((program, size, system, _some(kernels), _some(metrics), part["repeat"].n_unique()))
+    columns = ("program", "input", "system", "regions", "metrics", "repeats")
+    print_table(columns, rows, right=("repeats",), title="Imported")
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def _pairs(text: str) -> dict[str, str]:

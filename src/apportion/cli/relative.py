@@ -46,6 +46,9 @@ def predict(
     known = dict(_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
     added = {} if model else kept_systems()  # they were added to the shipped model's
+    for system in known:
+        if system not in learned.reference.systems and system not in added:
+            raise UnknownName("system", system, (*learned.reference.systems, *added))
     drawn = []
     for run in runs:
         run = Profile(run.name, run.counters, {**run.seconds, **known})

@@ -15,18 +15,25 @@ systems = App(name="systems", help="Systems that relative performance is predict
 
 
 @systems.command
-def add(name: str, *, samples: Path, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def add(
+    name: str,
+    *,
+    samples: Path,
+    replace: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
     """Add a system from a few runs that were measured on it; five will do, twenty do well.
 
     Args:
         name: what to call it.
         samples: a CSV with the columns run and seconds, of runs that the model knows (`systems show` lists
             them), or a table of counters with times on this system, and on known ones where there are any.
+        replace: take the place of an added system of the same name.
         json: print JSON.
     """
     system = kept.KnownSystem(name, kept.read_samples(samples, name))
     fit = kept.fit_of(system, shipped())
-    path = kept.keep(system)
+    path = kept.keep(system, taken=shipped().reference.systems, replace=replace)
     note(f"{name} is kept in {path}")
     _print(name, fit, json)
 

@@ -200,7 +200,7 @@ class CounterTable:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The table in a file that `write` made.
+        """The table in a file that `write` made, or in any Parquet file with the documented columns.
 
         Raises:
             UnreadableFile: the file is not there or is no Parquet.
@@ -208,20 +208,24 @@ class CounterTable:
         """
         try:
             metadata = pl.read_parquet_metadata(path)
-            frame = pl.read_parquet(path) if _VERSION_KEY in metadata else None
+            frame = pl.read_parquet(path)
         except (PolarsError, PanicException, OSError) as error:
             raise UnreadableFile(f"Cannot read {path} as Parquet: {error}") from error
-        if frame is None:
-            raise MalformedInput("A Parquet file, but not one of counters", file=str(path))
-        if metadata[_VERSION_KEY] != VERSION:
+        lacking = [name for name in SCHEMA if name not in frame.columns]
+        if lacking:
+            problem = f"a Parquet file, but not one of counters: the column {lacking[0]!r} is missing"
+            raise MalformedInput(problem, file=str(path))
+        if metadata.get(_VERSION_KEY, VERSION) != VERSION:
             raise MalformedInput(
                 f"Counters of version {metadata[_VERSION_KEY]}, but this apportion reads version {VERSION}",
                 file=str(path),
             )
         try:
             systems = [System(**entry) for entry in json.loads(metadata.get(_SYSTEMS_KEY, "[]"))]
+            if _VERSION_KEY not in metadata:
+                frame = frame.select(list(SCHEMA)).cast(pl.Schema(SCHEMA))
             return cls(frame, {system.name: system for system in systems})
-        except (InvalidSetting, ValueError, TypeError) as error:
+        except (InvalidSetting, ValueError, TypeError, PolarsError) as error:
             raise MalformedInput(str(error), file=str(path)) from error
 
     def write(self, path: Path) -> None:

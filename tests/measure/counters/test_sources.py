@@ -163,7 +163,7 @@ def test_blocks_that_qemu_executed_become_a_mix():
     pytest.importorskip("capstone")
     if platform.machine() != "x86_64":
         pytest.skip("the blocks are of x86-64")
-    found = mix_of_blocks(["10 8b0301d8\n", "30 74fe\n", "end\n"])
+    found = mix_of_blocks(["10 8b0301d8\n", "30 74fe\n", "end\n"]).counters()
     assert found["instructions"] == 50
     assert found["control_ratio"] == 30 / 50
 

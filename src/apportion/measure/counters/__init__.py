@@ -25,6 +25,7 @@ importers = Registry(
     "format of counters",
     {
         "perf": "apportion.measure.counters.imports.perf:read",
+        "perf-script": "apportion.measure.counters.imports.perf:read_script",
         "papi": "apportion.measure.counters.imports.papi:read",
         "caliper": "apportion.measure.counters.imports.caliper:read",
         "hpctoolkit": "apportion.measure.counters.imports.hpctoolkit:read",

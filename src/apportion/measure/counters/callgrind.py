@@ -15,9 +15,13 @@ from apportion.errors import InvalidSetting, MalformedInput
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.elf import ObjectFile
 from apportion.measure.counters.mix import MixCounter
-from apportion.measure.counters.source import Reading, Source
+from apportion.measure.counters.source import Reading, Source, reading_of_mix
 
 _COST = re.compile(r"^([+*-]?(?:0x[0-9a-f]+|\d*)) ")
+_NAMELESS = "???"
+"What callgrind calls code of which it does not know the file."
+_LAST_BLOCK = 64
+"Instructions at most that callgrind leaves out of a process's list: the block in which it ends."
 _SIMULATED = ("l1_miss_hit_ratio", "ll_miss_hit_ratio", "branch_miss_ratio")
 _OPTIONS = ("--dump-instr=yes", "--cache-sim=yes", "--branch-sim=yes", "--trace-children=yes")
 
@@ -31,6 +35,7 @@ class CallgrindSource(Source):
         "control_ratio": "exact", "independent_ratio": "exact", **dict.fromkeys(_SIMULATED, "simulated"),
     }  # fmt: skip
     slow = True
+    slowdown = 50.0
 
     def measure(self, command: Command) -> Reading:
         valgrind = shutil.which("valgrind")
@@ -43,21 +48,27 @@ class CallgrindSource(Source):
             out = f"--callgrind-out-file={folder}/%p.out"
             words = [valgrind, "--tool=callgrind", *_OPTIONS, out, *command.words]
             ended = execute(command, words=words)
-            profile = Profile()
+            profile = Profile(command.program)
             for path in sorted(Path(folder).glob("*.out*")):
                 with path.open(errors="replace") as lines:
                     profile.read(lines, str(path))
-        return Reading(profile.counters(), ended.seconds)
+        values = profile.counters()
+        return reading_of_mix(values, profile.unknown_share, ended.seconds)
 
 
 @dataclass
 class Profile:
     """What files of callgrind say: the cost of each instruction, and the sums."""
 
+    program: str = ""
+    "The command's own file, whose code may be named `???` when it has no symbols."
     executed: dict[str, Counter[int]] = field(default_factory=dict)
     "Object file → address in it → how often the instruction there was executed."
     totals: Counter[str] = field(default_factory=Counter)
     "Event → its sum."
+    files: int = 0
+    unknown_share: float = 0.0
+    "The part of the instructions that lies in no file."
 
     def read(self, lines: Iterable[str], name: str) -> None:
         """Add a file.
@@ -65,6 +76,7 @@ class Profile:
         Raises:
             MalformedInput: it is no file of callgrind with costs of instructions.
         """
+        self.files += 1
         numbered = enumerate(lines, start=1)
         objects: dict[str, str] = {}
         current: Counter[int] = Counter()
@@ -100,9 +112,13 @@ class Profile:
         """`CallgrindSource.counts`."""
         mix = MixCounter()
         for path, executed in self.executed.items():
-            for code, before, times in _instructions(path, executed, mix):
-                mix.add(code, before, times)
-        found = mix.counters()
+            code_of = _fixed_code(self.program) if path == _NAMELESS else ObjectFile.read(path)
+            for code, before, times, after in _instructions(code_of, executed, mix):
+                mix.add(code, before, times, after=after)
+        listed = sum(executed.total() for executed in self.executed.values())
+        if self.totals["Ir"] - listed > _LAST_BLOCK * self.files:
+            mix.unknown += self.totals["Ir"] - listed
+        found, self.unknown_share = mix.counters(), mix.unknown_share
         found["instructions"] = float(self.totals["Ir"])
         sums = self.totals
         accesses = sums["Dr"] + sums["Dw"]
@@ -116,23 +132,34 @@ class Profile:
         }
 
 
+def _fixed_code(program: str) -> ObjectFile | None:
+    """The program's file, where it is loaded at the addresses that it names itself."""
+    found = ObjectFile.read(program)
+    return found if found is not None and found.fixed else None
+
+
 def _instructions(
-    path: str, executed: Counter[int], mix: MixCounter
-) -> Iterator[tuple[bytes, bytes | None, int]]:
-    """Instructions of an object file, each with the one that stands before it where that leads to it."""
-    code = ObjectFile.read(path)
+    code: ObjectFile | None, executed: Counter[int], mix: MixCounter
+) -> Iterator[tuple[bytes, bytes | None, int, int]]:
+    """Instructions of an object file, each with the one that stands before it where that leads to it.
+
+    The last number says how often it followed that one: whatever is no control flow always leads on, and
+    jumps may lead here besides.
+    """
     before: bytes | None = None
+    led_here = 0
     end = -1
     for address in sorted(executed):
         found = code.at(address, 16) if code is not None else b""
         decoded = mix.decode(found)
         if decoded is None:
             before, end = None, -1
-            yield found, None, executed[address]
+            yield found, None, executed[address], 0
             continue
         here = found[: decoded.length]
-        yield here, before if address == end else None, executed[address]
-        end = address + decoded.length
+        times = executed[address]
+        yield here, before if address == end else None, times, min(times, led_here)
+        end, led_here = address + decoded.length, times
         before = here if decoded.kind != "control" else None
 
 
@@ -155,4 +182,4 @@ def _named(text: str, known: dict[str, str]) -> str:
         return text
     if match[2]:
         known[match[1]] = match[2]
-    return known.get(match[1], "???")
+    return known.get(match[1], _NAMELESS)

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from apportion.data.counter_table import SECONDS, TABLE_I, Row, System
-from apportion.errors import ApportionError, InvalidSetting, MissingPackage
+from apportion.errors import (
+    ApportionError,
+    DeadlineExceeded,
+    InvalidSetting,
+    JobError,
+    MissingPackage,
+    WorkerCrashed,
+)
 from apportion.measure.counters import sources as known_sources
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.source import Problem, Reading, Source, WatchingSource, watched
@@ -22,9 +30,15 @@ CLOCK = "clock"
 COLLECTION_SECONDS = "collection_seconds"
 _LOOP = "i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done; : < /dev/null"
 _MIX_SOURCES = ("qemu", "callgrind", "step-sampled")
+_LONG_ENOUGH, _MUST_SLOW = 0.3, 1.5
+"Seconds from which on a slow source makes itself felt, and how many times longer at least it then takes."
 _NEVER = ("static", "step")
 """Only used when asked for: static counts say nothing that a count of executed instructions does not say
 better, and stepping through every instruction takes minutes for what takes a second."""
+
+
+def _unsaid(words: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +121,7 @@ def collect(
     system: str = "",
     program: str = "",
     size: str = "",
+    say: Callable[[str], None] = _unsaid,
 ) -> Iterator[list[Row]]:
     """Run a command under sources, `repeats` times; the rows of each execution as soon as it is done.
 
@@ -115,6 +130,7 @@ def collect(
         system: what to call this machine; its host name where not given.
         program: what to call the command; the name of its executable where not given.
         size: its input, in words; its arguments where not given.
+        say: is told what runs and how long that may take, and what makes counts doubtful.
 
     Raises:
         InvalidSetting, MissingPackage: a source cannot be used at all; nothing was run yet in vain.
@@ -127,18 +143,56 @@ def collect(
     others = [source for source in used if not isinstance(source, WatchingSource)]
     program, size = program or command.name, size or " ".join(command.words[1:])
     identity = (f"{program} {size}".strip(), program, "", size, system or platform.node() or "here")
+    ran = False
     for repeat in range(repeats):
         rows: list[Row] = []
-        readings = watched(command, watching)
+        with _explained(ran):
+            readings = watched(command, watching)
+        ran = ran or bool(readings)
         seconds = readings[0].seconds if readings else execute(command).seconds
         rows.append(Row(*identity, repeat, SECONDS, seconds, CLOCK, "exact"))
         for watcher, reading in zip(watching, readings, strict=True):
             rows += _rows(identity, repeat, watcher, reading)
         yield rows
         for source in others:
-            reading = source.measure(command)
+            if source.slow:
+                say(f"Running it under {source.name}, which may take {source.slowdown * seconds:.1f} s.")
+            with _explained(ran):
+                reading = source.measure(command)
+            ran = True
+            for word in _doubts(source, reading, seconds):
+                say(word)
             cost = Row(*identity, repeat, COLLECTION_SECONDS, reading.seconds, source.name, "exact")
             yield [*_rows(identity, repeat, source, reading), cost]
+
+
+@contextmanager
+def _explained(ran_before: bool) -> Iterator[None]:
+    """What a failure may come from where the same command ended well before."""
+    try:
+        yield
+    except (DeadlineExceeded, WorkerCrashed):
+        raise
+    except JobError as error:
+        if not ran_before:
+            raise
+        raise JobError(
+            f"{error}\nIt ended well when it ran before, and is run once for each source and repeat: if it "
+            "refuses to write over files that it wrote, give it the option to do so (often -f)"
+        ) from error
+
+
+def _doubts(source: Source, reading: Reading, native: float) -> Iterator[str]:
+    """Why counts may not mean what they seem to."""
+    for problem in set(reading.problems.values()):
+        yield f"{source.name}: {problem.reason}: {problem.remedy}."
+    ends_by_time = native > _LONG_ENOUGH and reading.seconds < _MUST_SLOW * native
+    if source.slowdown > 4 and ends_by_time:
+        yield (
+            f"Under {source.name} it took {reading.seconds:.2f} s, alone {native:.2f} s: it seems to end by "
+            "time, not by work. Counts are of the work that it did while it was slowed down; give it a fixed "
+            "amount of work instead."
+        )
 
 
 def this_system(name: str = "") -> System:
@@ -160,9 +214,12 @@ def _rows(
     identity: tuple[str, str, str, str, str], repeat: int, source: Source, reading: Reading
 ) -> list[Row]:
     return [
-        Row(*identity, repeat, counter, reading.values.get(counter), source.name, exactness)
+        Row(
+            *identity, repeat, counter, reading.values.get(counter), source.name,
+            reading.exactness.get(counter, exactness),
+        )
         for counter, exactness in source.counts.items()
-    ]
+    ]  # fmt: skip
 
 
 def _probed(source: Source) -> Reading:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 _LOADED, _EXECUTABLE = 1, 1
+_AT_FIXED_ADDRESSES = 2  # e_type ET_EXEC
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,8 @@ class ObjectFile:
     data: bytes
     segments: tuple[tuple[int, int, int, bool], ...]
     "Address, place in the file, size, and whether it is code; of each part that is loaded."
+    fixed: bool = False
+    "Whether it is loaded at the addresses that it names itself."
 
     @classmethod
     def read(cls, path: str | Path) -> Self | None:
@@ -27,6 +30,7 @@ class ObjectFile:
             if data[:5] != b"\x7fELF\x02":
                 return None
             order = "<" if data[5] == 1 else ">"
+            (kind_of_file,) = struct.unpack_from(f"{order}H", data, 16)
             (table,) = struct.unpack_from(f"{order}Q", data, 32)
             size, count = struct.unpack_from(f"{order}2H", data, 54)
             segments = []
@@ -38,7 +42,7 @@ class ObjectFile:
                     segments.append((address, place, length, bool(flags & _EXECUTABLE)))
         except (OSError, struct.error):
             return None
-        return cls(data, tuple(segments))
+        return cls(data, tuple(segments), kind_of_file == _AT_FIXED_ADDRESSES)
 
     def at(self, address: int, size: int) -> bytes:
         """The bytes at an address; fewer at the end of a segment, none where nothing is loaded."""

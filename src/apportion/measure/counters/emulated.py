@@ -13,7 +13,7 @@ import apportion
 from apportion.errors import InvalidSetting, JobError
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import Reading, Source
+from apportion.measure.counters.source import Reading, Source, reading_of_mix
 
 PLUGIN = "_qemu_blocks.so"
 
@@ -24,6 +24,7 @@ class QemuSource(Source):
     name = "qemu"
     counts = dict.fromkeys(MIX_COUNTERS, "exact")
     slow = True
+    slowdown = 8.0
 
     def measure(self, command: Command) -> Reading:
         emulator = f"qemu-{platform.machine()}"
@@ -42,17 +43,18 @@ class QemuSource(Source):
                     "their interface than 1 (QEMU 4.2 to 8.2 have it)"
                 )
             with out.open() as lines:
-                return Reading(mix_of_blocks(lines), ended.seconds)
+                mix = mix_of_blocks(lines)
+        return reading_of_mix(mix.counters(), mix.unknown_share, ended.seconds)
 
 
-def mix_of_blocks(lines: Iterable[str]) -> dict[str, float | None]:
-    """`MIX_COUNTERS` of the plugin's file: how often, and the bytes of each block."""
+def mix_of_blocks(lines: Iterable[str]) -> MixCounter:
+    """The mix of the plugin's file: how often, and the bytes of each block."""
     mix = MixCounter()
     for line in lines:
         times, _, code = line.strip().partition(" ")
         if code:
             mix.add_block(bytes.fromhex(code), int(times))
-    return mix.counters()
+    return mix
 
 
 def _plugin() -> Path:

@@ -2,9 +2,16 @@
 
 An instruction is control flow, floating-point arithmetic, integer arithmetic (with comparisons, address
 computations and conditional moves), or something else; besides, it is one of memory when it reads or writes
-memory, as processors count it: `add eax, [rbx]` and `call` are both. An instruction is independent when it
-reads no register that the one executed before it wrote. Flags are left out, because processors fuse a
-comparison and its jump; of an instruction whose predecessor is not known nothing is said.
+memory, as processors count it: `add eax, [rbx]` and `call` are both.
+
+`independent_ratio` is the part of pairs, of one instruction executed right after another, in which the second
+reads no register that the first wrote. Pairs that begin with control flow are left out (sources that see
+blocks of code do not know what follows a jump), and so are flags, because processors fuse a comparison and
+its jump. Every source counts by this definition.
+
+Ratios are parts of all executed instructions. Where some were executed that could not be read (code made at
+run time, seen by a source that reads files), up to `MOST_UNKNOWN` of them make the ratios estimated, and more
+make them missing.
 """
 
 from __future__ import annotations
@@ -19,6 +26,8 @@ from typing import Any
 from apportion.errors import InvalidSetting, MissingPackage
 
 MIX_COUNTERS = ("instructions", "int_ratio", "fp_ratio", "mem_ratio", "control_ratio", "independent_ratio")
+MOST_UNKNOWN = 0.01
+"The part of the executed instructions that may be unknown before ratios of the others say too little."
 _X86_INTEGER = re.compile(
     r"(?:lock |rep |repe |repne )?(?:add|adc|adcx|adox|sub|sbb|imul|mul|mulx|idiv|div|inc|dec|neg|and|andn|or"
     r"|xor|not|sh[lr]d?x?|sa[lr]x?|ro[lr]x?|rc[lr]|cmp|cmpxchg\w*|xadd|test|lea|bt[csr]?|bs[fr]|popcnt|lzcnt|tzcnt"
@@ -71,8 +80,12 @@ class MixCounter:
         self.unknown = 0
         "Executed instructions that could not be taken apart."
 
-    def add(self, code: bytes, before: bytes | None, times: int) -> None:
-        """An instruction was executed so often, after that one; None when that is not known."""
+    def add(self, code: bytes, before: bytes | None, times: int, *, after: int | None = None) -> None:
+        """An instruction was executed so often, after that one; None when that is not known.
+
+        Args:
+            after: how often right after that one; each time when not given.
+        """
         decoded = self.decode(code)
         if decoded is None:
             self.unknown += times
@@ -80,10 +93,11 @@ class MixCounter:
         self._counts[decoded.kind] += times
         self._memory += times * decoded.memory
         previous = self.decode(before) if before else None
-        if previous is not None:
-            self._paired += times
+        if previous is not None and previous.kind != "control":
+            pairs = times if after is None else after
+            self._paired += pairs
             if not decoded.reads & previous.writes:
-                self._independent += times
+                self._independent += pairs
 
     def add_block(self, code: bytes, times: int) -> None:
         """A stretch of code was executed from its beginning to its end so often."""
@@ -97,13 +111,20 @@ class MixCounter:
         for place, length, _, _ in self._splitter.disasm_lite(code, 0):
             yield code[place : place + length]
 
+    @property
+    def unknown_share(self) -> float:
+        """The part of the executed instructions that could not be taken apart."""
+        return self.unknown / max(1, self.unknown + sum(self._counts.values()))
+
     def counters(self, *, whole: bool = True) -> dict[str, float | None]:
-        """`MIX_COUNTERS`; the number of instructions only where all of them were seen."""
+        """`MIX_COUNTERS`: the number of instructions where all were seen, ratios where enough were."""
         total = sum(self._counts.values())
-        if not total:
-            return dict.fromkeys(MIX_COUNTERS)
-        return {
-            "instructions": float(total + self.unknown) if whole else None,
+        found: dict[str, float | None] = dict.fromkeys(MIX_COUNTERS)
+        if whole and total + self.unknown:
+            found["instructions"] = float(total + self.unknown)
+        if not total or self.unknown_share > MOST_UNKNOWN:
+            return found
+        return found | {
             "int_ratio": self._counts["int"] / total,
             "fp_ratio": self._counts["fp"] / total,
             "mem_ratio": self._memory / total,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from apportion.measure.counters.command import Command, Ended, Watcher, execute
+from apportion.measure.counters.mix import MIX_COUNTERS
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,24 @@ class Reading:
     "How long the command took under this source."
     problems: Mapping[str, Problem] = field(default_factory=dict)
     "Counter → why it is missing."
+    exactness: Mapping[str, str] = field(default_factory=dict)
+    "Counter → its exactness this time, where it is less than the source's own."
+
+
+def reading_of_mix(values: Mapping[str, float | None], unknown_share: float, seconds: float) -> Reading:
+    """A reading of an instruction mix of which a part is unknown: code that the source could not read.
+
+    Ratios are estimated where that part is small, and missing, with the reason, where it is not.
+    """
+    ratios = [name for name in values if name.endswith("_ratio") and name in MIX_COUNTERS]
+    if not unknown_share:
+        return Reading(values, seconds)
+    problem = Problem(
+        f"{unknown_share:.1%} of the executed instructions are in code that was made at run time",
+        "count with --source qemu, which sees all code",
+    )
+    missing = {name: problem for name in ratios if values[name] is None}
+    return Reading(values, seconds, missing, dict.fromkeys(ratios, "estimated"))
 
 
 class Source(ABC):
@@ -37,6 +56,8 @@ class Source(ABC):
     "Counter → its exactness, one of `data.counters.EXACTNESS`."
     slow: ClassVar[bool] = False
     "Whether it takes several times as long as the command itself."
+    slowdown: ClassVar[float] = 1.0
+    "About how many times as long, to tell a user what to expect."
 
     @abstractmethod
     def measure(self, command: Command) -> Reading:

@@ -20,7 +20,7 @@ from apportion import _native
 from apportion.errors import JobError, LimitExceeded
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import Problem, Reading, Source
+from apportion.measure.counters.source import Problem, Reading, Source, reading_of_mix
 
 MOST_STEPS = 2_000_000
 BURST, GAP_MICROSECONDS = 500, 20_000
@@ -50,7 +50,7 @@ class _TracingSource(Source):
     def reading(self, found: dict[str, Any]) -> Reading:
         """The counters of what tracing found."""
         mix = found["mix"]
-        return Reading({name: mix[name] for name in self.counts}, found["seconds"])
+        return reading_of_mix({name: mix[name] for name in self.counts}, found["unknown"], found["seconds"])
 
 
 class TraceSource(_TracingSource):
@@ -71,6 +71,7 @@ class StepSource(_TracingSource):
     name = "step"
     counts = dict.fromkeys(MIX_COUNTERS, "exact")
     slow = True
+    slowdown = 10_000.0
     settings: ClassVar[dict[str, Any]] = {"step": True, "most_steps": MOST_STEPS, "burst": 0, "gap_us": 0}
 
     def reading(self, found: dict[str, Any]) -> Reading:
@@ -111,13 +112,16 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
         return {"problem": str(error)}
     seconds = time.monotonic() - start
     mix: dict[str, float | None] = dict.fromkeys(MIX_COUNTERS)
+    unknown = 0.0
     if job["step"]:
-        mix = _mix(raw)
+        counted = _mix(raw)
+        mix, unknown = counted.counters(whole=raw["whole"]), counted.unknown_share
     names = ("steps", "bursts", "whole", "opened", "threads", "processes", "exit_status")
-    return {"problem": "", "seconds": seconds, "mix": mix, **{name: raw[name] for name in names}}
+    found = {name: raw[name] for name in names}
+    return {"problem": "", "seconds": seconds, "mix": mix, "unknown": unknown, **found}
 
 
-def _mix(raw: dict[str, Any]) -> dict[str, float | None]:
+def _mix(raw: dict[str, Any]) -> MixCounter:
     mix = MixCounter()
     code: dict[int, bytes] = raw["code"]
     whole = {
@@ -130,11 +134,12 @@ def _mix(raw: dict[str, Any]) -> dict[str, float | None]:
             mix.unknown += times
             continue
         decoded = mix.decode(here_code)
-        # The trap comes after each turn of a repeated string instruction, which is one instruction.
-        if before == here and decoded is not None and decoded.repeats:
+        # Only a jump leads to itself. A trap in the same place comes after each turn of a repeated string
+        # instruction, which is one instruction, and where a new program has begun.
+        if before == here and decoded is not None and decoded.kind != "control":
             continue
         mix.add(here_code, whole.get(before), times)
-    return mix.counters(whole=raw["whole"])
+    return mix
 
 
 def _main() -> None:

@@ -8,6 +8,7 @@ above it: their type (nodes 0 to 7), their properties (attribute 10), and what e
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,15 @@ _TIMES = (
     "avg#sum#time.duration.ns", "sum#sum#time.duration.ns", "sum#time.duration.ns", "time.duration.ns",
 )  # fmt: skip
 "Attributes that are the time of a region, the most telling first."
+_OF_THE_EXPERIMENT = re.compile(
+    r"rank|numproc|num_?tasks|jobsize|world\.size|threads|problem|size|elements|iterations|compiler|opts?$|flags"
+    r"|build_?type|version|variant|tuning|figure_of|input|deck|cmdline"
+)
+"Of what kind metadata are (Caliper's and Adiak's names) that tell experiments apart."
+_OF_ONE_EXECUTION = re.compile(
+    r"caliper|^cali\.|date|time|elapsed|jobid|job_id|uid|user|host|hash|seed|pid|figure|walltime|cputime|fom"
+    r"|executable|path|cluster|systime|hwthreads_available|os\."
+)
 _COMMA = re.compile(r"(?<!\\)((?:\\\\)*),")
 _EQUALS = re.compile(r"(?<!\\)((?:\\\\)*)=")
 
@@ -104,9 +114,7 @@ def read(path: Path, options: ImportOptions) -> list[Row]:
     executable = Path(first_of(file.known.get("executablepath", ""), file.known.get("executable", ""))).name
     program = first_of(options.program, executable, path.stem)
     system = first_of(options.system, file.known.get("cluster", ""), file.known.get("hostname", ""))
-    size = first_of(
-        options.size, file.known.get("problem_size", ""), file.known.get("ProblemSizeRunParam", "")
-    )
+    size = first_of(options.size, experiment_of(file.known))
     rows: list[Row] = []
     repeats: dict[str, int] = {}
     for regions, counts in file.records:
@@ -119,6 +127,22 @@ def read(path: Path, options: ImportOptions) -> list[Row]:
         }
         rows += rows_of(values, identity, repeat, SOURCE, options.mapping)
     return rows
+
+
+def experiment_of(known: Mapping[str, str]) -> str:
+    """What tells one experiment from another: ranks, threads, sizes, the compiler, and numbers of the user's.
+
+    What differs from one execution of the same experiment to the next (dates, job numbers, hosts, Caliper's
+    own settings) is left out: such executions are repeats.
+    """
+    words = []
+    for name, value in sorted(known.items()):
+        plain = name.lower()
+        if not value or _OF_ONE_EXECUTION.search(plain):
+            continue
+        if _OF_THE_EXPERIMENT.search(plain) or _number(value) is not None:
+            words.append(f"{name}={value}")
+    return " ".join(words)
 
 
 def _take(line: str, file: _File) -> None:

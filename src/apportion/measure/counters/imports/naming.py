@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,10 @@ MISSES = {
                           ("PAPI_L3_TCM", "PAPI_L3_TCA"), ("perf::CACHE-MISSES", "perf::CACHE-REFERENCES")),
 }  # fmt: skip
 "Likewise: misses and accesses, of which misses over hits are made."
+
+
+_WRITTEN = re.compile(r"[-+]?[\d.,]*\d")
+_SPACES = re.compile(r"[\s'\u2019\u00a0\u202f]")
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,36 @@ def rows_of(
     ]
 
 
-def number_in(text: str, file: str, line: int, what: str) -> float:
-    """A number, which may have commas between its thousands."""
+def decimal_mark(texts: Iterable[str]) -> str:
+    """The mark before the decimals, "." or ",", of numbers that one program wrote.
+
+    `1.234,5` and `65,77` have a comma, `1,234.5` and `65.77` a point. `117.344` alone may be either; a point
+    is taken where nothing says otherwise.
+    """
+    for text in texts:
+        if not _WRITTEN.fullmatch(text):
+            continue
+        marks = [mark for mark in text if mark in ",."]
+        if len(set(marks)) == 2:
+            return marks[-1]
+        if len(marks) > 1:
+            return "," if marks[0] == "." else "."
+        if marks and len(text.rpartition(marks[0])[2]) != 3:
+            return marks[0]
+        if marks and text.lstrip("-+").startswith("0" + marks[0]):
+            return marks[0]
+    return "."
+
+
+def number_in(text: str, file: str, line: int, what: str, *, decimal: str = ".") -> float:
+    """A number, which may have marks or spaces between its thousands.
+
+    Args:
+        decimal: the mark before the decimals.
+    """
+    thousands = "," if decimal == "." else "."
     try:
-        return float(text.replace(",", ""))
+        return float(_SPACES.sub("", text).replace(thousands, "").replace(decimal, "."))
     except ValueError:
         raise MalformedInput(f"{what} is {text!r}, which is no number", file=file, line=line) from None
 

@@ -1,19 +1,34 @@
-"""Nsight Compute's CSV (`ncu --csv`): a line a metric, or with `--page raw` a line a launch."""
+"""Nsight Compute's CSV (`ncu --csv`): a line a metric, or with `--page raw` a line a launch.
+
+`ncu` writes numbers as the user's locale has them: whether a comma or a point stands before the decimals is
+found from all numbers of a file. A report (`.ncu-rep`) is turned into CSV by `ncu --import`.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from apportion.data.counter_table import SECONDS, Row
 from apportion.errors import MalformedInput, UnreadableFile
-from apportion.measure.counters.imports.naming import ImportOptions, first_of, joined, number_in, rows_of
+from apportion.measure.counters.imports.naming import (
+    ImportOptions,
+    decimal_mark,
+    first_of,
+    joined,
+    number_in,
+    rows_of,
+)
 
 SOURCE = "ncu"
+REPORT = ".ncu-rep"
 _DURATION = ("gpu__time_duration.sum", "Duration")
 _UNITS = {
     "nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1e-3, "ms": 1e-3,
@@ -40,14 +55,14 @@ class Launch:
     "Metrics that the GPU could not give (`n/a`)."
     seconds: float | None = None
 
-    def take(self, metric: str, unit: str, text: str, file: str, line: int) -> None:
+    def take(self, metric: str, unit: str, text: str, file: str, line: int, decimal: str) -> None:
         """One metric; a duration becomes seconds, words are not kept."""
         if not text or text in ("n/a", "N/A", "nan"):
             self.missing.add(metric)
             return
         if not re.match(r"[-+]?[\d.,]", text):
             return
-        value = number_in(text, file, line, metric)
+        value = number_in(text, file, line, metric, decimal=decimal)
         if metric in _DURATION:
             if unit not in _UNITS:
                 raise MalformedInput(f"the unit of {metric} is {unit!r}", file=file, line=line)
@@ -57,10 +72,7 @@ class Launch:
 
 def read(path: Path, options: ImportOptions) -> list[Row]:
     """Every kernel of a file, one run each; its launches are repeats."""
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnreadableFile(f"Cannot read {path}: {error}") from error
+    lines = _exported(path) if path.suffix == REPORT else _lines(path)
     rows: list[Row] = []
     repeats: dict[str, int] = {}
     for launch in launches_of(lines, str(path)):
@@ -83,6 +95,30 @@ def read(path: Path, options: ImportOptions) -> list[Row]:
     return rows
 
 
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"Cannot read {path}: {error}") from error
+
+
+def _exported(path: Path) -> list[str]:
+    """What `ncu` itself reads in a report of its own."""
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        raise UnreadableFile(
+            f"Reading {path} needs NVIDIA's `ncu`, which is not installed here. Where it is, write: "
+            f"ncu --import {path.name} --csv --page raw > {path.stem}.csv"
+        )
+    words = [ncu, "--import", str(path), "--csv", "--page", "raw"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False, timeout=600
+    )
+    if done.returncode:
+        raise UnreadableFile(f"ncu cannot read {path}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return done.stdout.splitlines()
+
+
 def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
     """The launches in the lines of a file; what `ncu` says besides (`==PROF== …`) is passed over."""
     table = [(number, line) for number, line in enumerate(lines, start=1) if line.startswith('"')]
@@ -97,8 +133,14 @@ def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
     launches: dict[str, Launch] = {}
     units: Sequence[str] = [""] * len(header)
     long = "Metric Name" in header
-    for number, line in body:
-        cells = next(csv.reader([line]))
+    cells_of = [next(csv.reader([line])) for _, line in body]
+    numbers = (
+        [header.index("Metric Value")]
+        if long
+        else [place for place, column in enumerate(header) if column not in _ABOUT]
+    )
+    decimal = decimal_mark(cells[place] for cells in cells_of for place in numbers if place < len(cells))
+    for (number, _), cells in zip(body, cells_of, strict=True):
         if len(cells) < (header.index("Metric Value") + 1 if long else len(header)):
             raise MalformedInput(f"{len(cells)} cells instead of {len(header)}", file=name, line=number)
         entry = dict(zip(header, cells, strict=False))
@@ -116,11 +158,13 @@ def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
         )
         if long:
             if entry["Metric Name"]:
-                launch.take(entry["Metric Name"], entry["Metric Unit"], entry["Metric Value"], name, number)
+                launch.take(
+                    entry["Metric Name"], entry["Metric Unit"], entry["Metric Value"], name, number, decimal
+                )  # fmt: skip
         else:
             for metric, unit, text in zip(header, units, cells, strict=False):
                 if metric not in _ABOUT:
-                    launch.take(metric, unit, text, name, number)
+                    launch.take(metric, unit, text, name, number, decimal)
     if not launches:
         raise MalformedInput("the table has no row", file=name, line=start[0])
     return list(launches.values())
