@@ -22,8 +22,9 @@ import numpy as np
 
 from apportion.coexecution.sharing import Together
 from apportion.runtime.base import DeviceInfo
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.memory import data_of, guarded
-from apportion.runtime.opencl.platforms import DriverOptions, worker_environment
+from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.split import Split
 
 SOURCE = """

@@ -53,6 +53,10 @@ REPRODUCTIONS = {
         "reproduction.efficiency.run:efficiency",
         "How near co-execution comes to the best cut of each bundled kernel.",
     ),
+    "first-launches": (
+        "reproduction.efficiency.first_launches:first_launches_again",
+        "What forecasts choose for first launches that were measured, without the devices.",
+    ),
     "collect": (
         "reproduction.collect.run:collect_app",
         "Measure configurations of kernels on this machine, in TpuGraphs' form.",

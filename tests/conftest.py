@@ -13,7 +13,8 @@ from hypothesis import settings
 from apportion.data.counter_table import AIWC, CounterTable, Row, System
 from apportion.data.dataflow import LabelSettings, build
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.opencl.worker import Worker
 
 # No deadline: a busy machine is no bug. In CI the examples are always the same: a failure is the change's.
@@ -83,12 +84,18 @@ def timed_runs() -> CounterTable:
 
 
 @pytest.fixture(scope="session")
-def worker() -> Iterator[Worker]:
-    """A worker with three independent PoCL devices, the third of which copies arrays as a discrete device does."""
+def backend() -> Iterator[OpenCLBackend]:
+    """Three independent PoCL devices, the third of which copies arrays as a discrete device does."""
     pytest.importorskip("pyopencl")
     options = DriverOptions(pocl_instances=3, threads=1, vendors=False, copying=("cpu3",))
-    with Worker(options, Limits(seconds=20)) as started:
+    with OpenCLBackend(options, Limits(seconds=20)) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def worker(backend: OpenCLBackend) -> Worker:
+    """The process behind these devices."""
+    return backend.worker
 
 
 EXPERIMENT = """

@@ -49,10 +49,9 @@ from apportion.program.kernel.signature import signatures_of
 from apportion.program.source import Source
 from apportion.runtime.base import Limits, info_from
 from apportion.runtime.default_arguments import cases_of
-from apportion.runtime.opencl.devices import calibrated
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.sampling import Repeats
-from apportion.runtime.visit import VisitingWorker
 from apportion.runtime.workload import Case, Workload, from_json
 from apportion.settings import cache_folder
 from apportion.suite import PROBLEMS
@@ -276,8 +275,8 @@ def measure(folder: Path, results: Path, seconds: float, passes: int = 1, sample
     good = {name for name, line in tried.items() if not line[4] and not line[5]}
     workloads = [each for each in (*_suite(), *_packed(folder)) if _called(each) in good]
     print(f"{len(workloads)} kernels of {len(tried)} that were tried", flush=True)
-    with VisitingWorker(DriverOptions(), LIMITS) as worker:
-        infos = [dataclasses.asdict(info) for info in calibrated(worker)]
+    with OpenCLBackend(DriverOptions(), LIMITS) as backend:
+        infos = [dataclasses.asdict(info) for info in backend.calibrate()]
     (results / "devices.json").write_text(json.dumps(infos, indent=1))
     campaign = dataclasses.replace(CAMPAIGN, binaries=_binaries(), passes=passes)
     found = run_campaign(

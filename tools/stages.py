@@ -20,7 +20,7 @@ from typing import Any
 
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.sharing import Together
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.plan import Outcome
 from apportion.runtime.split import Split
 from apportion.suite import problem_of
@@ -92,12 +92,14 @@ def bound_kernels(
         return
     if len(asked.devices) != 2:
         parser.error("name two devices")
-    with Worker() as worker:
+    with OpenCLBackend() as backend:
         for size, name in product(asked.size, asked.problems):
             problem = problem_of(name)
             instance = problem.instance(getattr(problem, size), seed=0)
             stage = instance.stages[0]
-            with Together(problem.source(), stage.kernel, asked.devices, worker=worker, trust=True) as kernel:
+            with Together(
+                problem.source(), stage.kernel, asked.devices, backend=backend, trust=True
+            ) as kernel:
                 said = {"problem": name, "kernel": stage.kernel, "size": size}
                 yield said, bound_stage(kernel, instance, stage)
 

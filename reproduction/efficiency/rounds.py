@@ -25,7 +25,7 @@ from apportion.coexecution.observations import Observations
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
 from apportion.runtime.observe import processor_time
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.sampling import Measured, summary
 from apportion.suite.base import Instance, Problem, Stage
 
@@ -136,7 +136,7 @@ def row_from(values: Mapping[str, Any]) -> Row:
 
 def evaluate(
     problems: Iterable[Problem],
-    worker: Worker,
+    backend: OpenCLBackend,
     *,
     devices: Sequence[str] | None = None,
     predictor: Predictor = from_speeds,
@@ -152,7 +152,7 @@ def evaluate(
         size: `small`, `usual` or `large` instances.
         done: (problem, kernel) pairs that are left out, because they were measured before.
     """
-    names = list(devices) if devices is not None else [info.id for info in worker.devices()]
+    names = list(devices) if devices is not None else [info.id for info in backend.devices()]
     for problem in problems:
         instance = problem.instance(getattr(problem, size), seed=seed)
         stages = {stage.kernel: stage for stage in instance.stages}
@@ -161,7 +161,7 @@ def evaluate(
         for stage in stages.values():
             try:
                 with Together(
-                    problem.source(), stage.kernel, names, worker=worker, predictor=predictor
+                    problem.source(), stage.kernel, names, backend=backend, predictor=predictor
                 ) as kernel:
                     yield _row(problem, instance, stage, kernel, budget or Budget(), seed)
             except ApportionError as error:

@@ -17,9 +17,8 @@ from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.errors import MalformedInput, UnreadableFile
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.devices import described
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.suite import PROBLEMS, problem_of
 from apportion.suite.base import Problem
 from reproduction.efficiency.page import CURVES, curves, page
@@ -69,15 +68,15 @@ def efficiency(
     size = "small" if small else "large" if large else "usual"
     options = DriverOptions(threads=threads, copying=tuple(filter(None, copying.split(","))))
     names = devices.split(",") if devices else None
-    with Worker(options, Limits(seconds=seconds)) as worker:
+    with OpenCLBackend(options, Limits(seconds=seconds)) as backend:
         spent = Budget(budget) if repeat is None else Budget(budget, repeat)
         until = float("inf") if total is None else time.monotonic() + total
-        _efficiency(chosen, worker, names, size, spent, until, out, json=json)
+        _efficiency(chosen, backend, names, size, spent, until, out, json=json)
 
 
 def _efficiency(
     chosen: list[Problem],
-    worker: Worker,
+    backend: OpenCLBackend,
     names: list[str] | None,
     size: str,
     budget: Budget,
@@ -90,11 +89,11 @@ def _efficiency(
     done = frozenset((row.problem, row.kernel) for row in rows if not row.failure)
     rows = [row for row in rows if not row.failure]
     if {problem.name for problem in chosen} - {problem for problem, _ in done}:
-        machine = _machine(worker, names, size)
+        machine = _machine(backend, names, size)
         if out is not None:
             _write(out / _MACHINE, json_text.dumps(machine, indent=1))
         found = evaluate(
-            chosen, worker, devices=names, predictor=learned, size=size, budget=budget, done=done
+            chosen, backend, devices=names, predictor=learned, size=size, budget=budget, done=done
         )
         for row in progress(found, label="Measuring", quiet=json):
             rows.append(row)
@@ -118,11 +117,11 @@ def _efficiency(
         _print_efficiency(rows)
 
 
-def _machine(worker: Worker, names: list[str] | None, size: str) -> dict[str, Any]:
+def _machine(backend: OpenCLBackend, names: list[str] | None, size: str) -> dict[str, Any]:
     """What a page must say of where it was measured."""
     found = {
         info.id: f"{info.name} ({info.platform} {info.driver}, {info.compute_units} units)"
-        for info in described(worker)
+        for info in backend.devices()
         if names is None or info.id in names
     }
     return {

@@ -14,8 +14,8 @@ from apportion.coexecution.forecast import Enquiry, Forecast
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, NotSplittable, UnknownName, VerificationFailed
 from apportion.runtime.base import DeviceInfo, LocalMemory
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.split import Split
 
 pytest.importorskip("ziglang")
@@ -46,9 +46,9 @@ def devices(request: pytest.FixtureRequest) -> list[str]:
     return request.param  # type: ignore[no-any-return]
 
 
-def test_the_result_of_sharing_is_that_of_one_device(devices: list[str], worker: Worker) -> None:
+def test_the_result_of_sharing_is_that_of_one_device(devices: list[str], backend: OpenCLBackend) -> None:
     x, y = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
-    with Together(SOURCE, "saxpy", devices, worker=worker, policy="even") as kernel:
+    with Together(SOURCE, "saxpy", devices, backend=backend, policy="even") as kernel:
         execution = kernel(x, y, 2.0, 600, global_size=N)
         assert execution.verified
         assert execution.conflicts == 0
@@ -61,16 +61,16 @@ def test_the_result_of_sharing_is_that_of_one_device(devices: list[str], worker:
         assert again.verified
 
 
-def test_a_kernel_sees_the_whole_range_whatever_its_part(devices: list[str], worker: Worker) -> None:
+def test_a_kernel_sees_the_whole_range_whatever_its_part(devices: list[str], backend: OpenCLBackend) -> None:
     out = np.zeros(10, np.int32)
-    with Together(SOURCE, "groups", devices, worker=worker, policy="even") as kernel:
+    with Together(SOURCE, "groups", devices, backend=backend, policy="even") as kernel:
         kernel(out, LocalMemory(4 * 64), global_size=N, local_size=64)
     assert out.tolist() == [N + 10 + 64 * group + 63 for group in range(10)]
 
 
-def test_two_dimensions_are_cut_along_rows(worker: Worker) -> None:
+def test_two_dimensions_are_cut_along_rows(backend: OpenCLBackend) -> None:
     out = np.zeros((32, 64), np.int32)
-    with Together(SOURCE, "plane", ["cpu", "cpu3"], worker=worker, policy=0.25) as kernel:
+    with Together(SOURCE, "plane", ["cpu", "cpu3"], backend=backend, policy=0.25) as kernel:
         bound = kernel.bind(out, 64, global_size=(64, 32), local_size=(16, 4))
         assert bound.case.dimension == 1
         execution = kernel(out, 64, global_size=(64, 32), local_size=(16, 4))
@@ -78,18 +78,18 @@ def test_two_dimensions_are_cut_along_rows(worker: Worker) -> None:
     assert out.tolist() == [[1000 * y + x for x in range(64)] for y in range(32)]
 
 
-def test_chunks_give_the_same_result(worker: Worker) -> None:
+def test_chunks_give_the_same_result(backend: OpenCLBackend) -> None:
     x, y = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, policy="dynamic") as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], backend=backend, policy="dynamic") as kernel:
         execution = kernel(x, y, 3.0, N, global_size=N)
     assert y.tolist() == (3 * x).tolist()
     assert sum(execution.split.values()) == pytest.approx(1)
     assert execution.reason.endswith("the rest in chunks")
 
 
-def test_atomics_whose_results_are_used_forbid_splitting(worker: Worker) -> None:
+def test_atomics_whose_results_are_used_forbid_splitting(backend: OpenCLBackend) -> None:
     data, out, count = np.arange(N, dtype=np.int32), np.zeros(N, np.int32), np.zeros(1, np.int32)
-    with Together(SOURCE, "queue", ["cpu", "cpu2"], worker=worker) as kernel:
+    with Together(SOURCE, "queue", ["cpu", "cpu2"], backend=backend) as kernel:
         execution = kernel(data, out, count, global_size=N)
         assert sorted(execution.split.values()) == [0.0, 1.0]
         assert "the result of atomic inc is used" in execution.reason
@@ -102,27 +102,27 @@ def test_atomics_whose_results_are_used_forbid_splitting(worker: Worker) -> None
             kernel(data, out, count, global_size=N, policy=0.5)
 
 
-def test_conflicting_writes_are_counted_and_one_device_takes_over(worker: Worker) -> None:
+def test_conflicting_writes_are_counted_and_one_device_takes_over(backend: OpenCLBackend) -> None:
     out = np.full(16, -1, np.int32)
-    with Together(SOURCE, "last_wins", ["cpu", "cpu2"], worker=worker, policy="even") as kernel:
+    with Together(SOURCE, "last_wins", ["cpu", "cpu2"], backend=backend, policy="even") as kernel:
         execution = kernel(out, global_size=N)
     assert execution.conflicts == 16
     assert sorted(execution.split.values()) == [0.0, 1.0]
     assert "16 conflicts between the devices' writes" in execution.reason
 
 
-def test_feedback_settles_on_rates_it_has_seen(worker: Worker) -> None:
+def test_feedback_settles_on_rates_it_has_seen(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend) as kernel:
         reasons = [kernel(x, y, 1.0, N, global_size=N).reason for _ in range(5)]
     assert reasons[0].startswith("predicted from calibrated speeds and what the kernel is made of")
     assert reasons[-1].startswith("earlier launches predict")
     assert y.tolist() == [5.0] * N
 
 
-def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(worker: Worker) -> None:
+def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend) as kernel:
         case = kernel.bind(x, y, 1.0, N, global_size=N).case
         for _ in range(2):
             kernel(x, y, 1.0, N, global_size=N)
@@ -133,7 +133,7 @@ def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(worke
         assert case.seen.decided is None
 
 
-def test_a_predictor_is_asked_once_and_knows_the_launch(worker: Worker) -> None:
+def test_a_predictor_is_asked_once_and_knows_the_launch(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     asked: list[Enquiry] = []
 
@@ -142,7 +142,7 @@ def test_a_predictor_is_asked_once_and_knows_the_launch(worker: Worker) -> None:
         return Forecast({"cpu": CostModel(0.1, 1.0), "cpu2": CostModel(0.0, 1.0)}, 1.5, "a test")
 
     with Together(
-        SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, predictor=predictor, policy="learned"
+        SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, predictor=predictor, policy="learned"
     ) as kernel:
         for _ in range(2):
             execution = kernel(x, y, 1.0, N, global_size=N, local_size=16)
@@ -154,21 +154,21 @@ def test_a_predictor_is_asked_once_and_knows_the_launch(worker: Worker) -> None:
     assert enquiry.transfers(0.5) == (4 * N, 2 * N)
 
 
-def test_the_first_chunks_are_the_larger_the_surer_the_forecast_is(worker: Worker) -> None:
+def test_the_first_chunks_are_the_larger_the_surer_the_forecast_is(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     costs = {"cpu": CostModel(0.0, 1.0), "cpu2": CostModel(0.0, 1.0)}
     for spread, said in ((1.1, "75% at once"), (5.0, "20% at once")):
         with Together(
-            SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, policy="dynamic", trust=True,
+            SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, policy="dynamic", trust=True,
             predictor=lambda enquiry, devices, spread=spread: Forecast(costs, spread, "a test"),
         ) as kernel:  # fmt: skip
             assert said in kernel(x, y, 1.0, N, global_size=N).reason
 
 
-def test_sharing_is_verified_also_when_a_device_alone_was_before(worker: Worker) -> None:
+def test_sharing_is_verified_also_when_a_device_alone_was_before(backend: OpenCLBackend) -> None:
     """`out` looks like a slice, and each device alone is right: only sharing is not."""
     out = np.zeros(16, np.int32)
-    with Together(SOURCE, "last_wins", ["cpu", "cpu2"], worker=worker, policy="cpu") as kernel:
+    with Together(SOURCE, "last_wins", ["cpu", "cpu2"], backend=backend, policy="cpu") as kernel:
         assert kernel(out, global_size=N).verified
         kernel.policy = "even"
         execution = kernel(out, global_size=N)
@@ -176,9 +176,9 @@ def test_sharing_is_verified_also_when_a_device_alone_was_before(worker: Worker)
     assert out.tolist() == [N // 64 - 1] * 16
 
 
-def test_parts_are_measured_at_once_and_apart(worker: Worker) -> None:
+def test_parts_are_measured_at_once_and_apart(backend: OpenCLBackend) -> None:
     x, y = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, trust=True) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], backend=backend, trust=True) as kernel:
         bound = kernel.bind(x, y, 2.0, N, global_size=N, local_size=64)
         found = bound.apart(Split({"cpu": 0.3, "cpu3": 0.7}), repeats=2)
     groups = {
@@ -189,25 +189,25 @@ def test_parts_are_measured_at_once_and_apart(worker: Worker) -> None:
     assert all(0 < outcome.seconds <= wall for launches in found.values() for wall, outcome in launches)
 
 
-def test_the_oracle_searches_cuts_and_leaves_one_run(worker: Worker) -> None:
+def test_the_oracle_searches_cuts_and_leaves_one_run(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, policy="oracle") as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, policy="oracle") as kernel:
         execution = kernel(x, y, 1.0, N, global_size=N)
     assert y.tolist() == [1.0] * N
     assert set(execution.alone) == {"cpu", "cpu2"}
     assert "measured cuts" in execution.reason
 
 
-def test_trial_launches_leave_the_arrays_as_they_are(worker: Worker) -> None:
+def test_trial_launches_leave_the_arrays_as_they_are(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend) as kernel:
         bound = kernel.bind(x, y, 1.0, N, global_size=N)
         assert len(bound.time(Split.even(["cpu", "cpu2"]), repeats=2)) == 2
         assert bound.binding.shared["y"].tolist() == [0.0] * N
 
 
-def test_shared_arrays_are_used_in_place(worker: Worker) -> None:
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, policy="even") as kernel:
+def test_shared_arrays_are_used_in_place(backend: OpenCLBackend) -> None:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, policy="even") as kernel:
         x, y = kernel.array(N, np.float32), kernel.array(N, np.float32)
         x[:] = 5
         bound = kernel.bind(x, y, 1.0, N, global_size=N)
@@ -216,16 +216,16 @@ def test_shared_arrays_are_used_in_place(worker: Worker) -> None:
         assert y.tolist() == [5.0] * N
 
 
-def test_an_annotation_overrides_the_analysis(worker: Worker) -> None:
+def test_an_annotation_overrides_the_analysis(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
     with Together(
-        SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, policy="even", merges={"y": "diff"}
+        SOURCE, "saxpy", ["cpu", "cpu3"], backend=backend, policy="even", merges={"y": "diff"}
     ) as kernel:
         assert kernel(x, y, 1.0, N, global_size=N).merge == {"y": "diff"}
     assert y.tolist() == [1.0] * N
 
 
-def test_results_that_depend_on_the_compiler_are_not_believed(worker: Worker) -> None:
+def test_results_that_depend_on_the_compiler_are_not_believed(backend: OpenCLBackend) -> None:
     """Stands for PoCL's miscompiled kernels: optimisation must not change what is computed."""
     source = """
     #ifdef __OPTIMIZE__
@@ -236,7 +236,7 @@ def test_results_that_depend_on_the_compiler_are_not_believed(worker: Worker) ->
     kernel void f(global int *out) { out[get_global_id(0)] = get_global_id(0) + WRONG; }
     """
     out = np.zeros(N, np.int32)
-    with Together(source, "f", ["cpu", "cpu2"], worker=worker) as kernel:
+    with Together(source, "f", ["cpu", "cpu2"], backend=backend) as kernel:
         with pytest.raises(
             VerificationFailed, match=r"cpu2? .*, alone, disagrees .* 640 of 640 elements differ"
         ):
@@ -256,18 +256,20 @@ def test_results_that_depend_on_the_compiler_are_not_believed(worker: Worker) ->
         ((np.zeros(4, np.float32), np.zeros(4, np.float32), 1.0, 2**40), "'n' is int, not 1099511627776"),
     ],
 )
-def test_arguments_of_the_wrong_kind_are_refused(arguments: tuple, message: str, worker: Worker) -> None:
+def test_arguments_of_the_wrong_kind_are_refused(
+    arguments: tuple, message: str, backend: OpenCLBackend
+) -> None:
     with (
-        Together(SOURCE, "saxpy", ["cpu"], worker=worker) as kernel,
+        Together(SOURCE, "saxpy", ["cpu"], backend=backend) as kernel,
         pytest.raises(InvalidSetting, match=message),
     ):
         kernel(*arguments, global_size=64)
 
 
-def test_arguments_that_overlap_are_refused(worker: Worker) -> None:
+def test_arguments_that_overlap_are_refused(backend: OpenCLBackend) -> None:
     values = np.zeros(128, np.float32)
     with (
-        Together(SOURCE, "saxpy", ["cpu"], worker=worker) as kernel,
+        Together(SOURCE, "saxpy", ["cpu"], backend=backend) as kernel,
         pytest.raises(
             InvalidSetting, match=r"The arguments 'y' and 'x' overlap in memory, and 'y' is written"
         ),
@@ -275,28 +277,28 @@ def test_arguments_that_overlap_are_refused(worker: Worker) -> None:
         kernel(values[:64], values[32:96], 1.0, 64, global_size=64)
 
 
-def test_a_work_group_that_is_too_large_is_refused(worker: Worker) -> None:
+def test_a_work_group_that_is_too_large_is_refused(backend: OpenCLBackend) -> None:
     with (
-        Together(SOURCE, "last_wins", ["cpu"], worker=worker) as kernel,
+        Together(SOURCE, "last_wins", ["cpu"], backend=backend) as kernel,
         pytest.raises(InvalidSetting, match=r"is more than the 4096 work-items cpu allows"),
     ):
         kernel(np.zeros(16, np.int32), global_size=8192, local_size=8192)
 
 
-def test_an_unknown_policy_is_refused_before_anything_runs(worker: Worker) -> None:
+def test_an_unknown_policy_is_refused_before_anything_runs(backend: OpenCLBackend) -> None:
     with pytest.raises(UnknownName, match=r"No policy called 'learnd'. Did you mean 'learned'"):
-        Together(SOURCE, "saxpy", ["cpu"], worker=worker, policy="learnd")
+        Together(SOURCE, "saxpy", ["cpu"], backend=backend, policy="learnd")
 
 
-def test_the_public_name_brings_the_learned_models(worker: Worker) -> None:
+def test_the_public_name_brings_the_learned_models(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with apportion.together(SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker) as kernel:
+    with apportion.together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend) as kernel:
         assert kernel.predictor is learned
         assert kernel(x, y, 1.0, N, global_size=N).policy == "learned+feedback"
     assert y.tolist() == [1.0] * N
 
 
-def test_what_is_written_without_a_gap_is_not_copied_to_a_device_first(worker: Worker) -> None:
+def test_what_is_written_without_a_gap_is_not_copied_to_a_device_first(backend: OpenCLBackend) -> None:
     source = """
     kernel void whole(global int *out, int n) { if (get_global_id(0) < n) out[get_global_id(0)] = get_global_id(0); }
     kernel void data(global const int *in, global int *out) {
@@ -304,14 +306,14 @@ def test_what_is_written_without_a_gap_is_not_copied_to_a_device_first(worker: W
     }
     """
     out = np.full(N, 7, np.int32)
-    with Together(source, "whole", ["cpu", "cpu3"], worker=worker, policy="even") as kernel:
+    with Together(source, "whole", ["cpu", "cpu3"], backend=backend, policy="even") as kernel:
         for n, covered in ((N, {"out"}), (600, set())):
             kernel(out, n, global_size=N)
             assert kernel.bind(out, n, global_size=N).case.covered == covered
             out[:] = 7
             kernel(out, n, global_size=N)
             assert out.tolist() == [*range(n), *[7] * (N - n)]
-    with Together(source, "data", ["cpu", "cpu3"], worker=worker, policy="even") as kernel:
+    with Together(source, "data", ["cpu", "cpu3"], backend=backend, policy="even") as kernel:
         given = np.ones(N, np.int32)
         kernel(given, out, global_size=N)
         assert kernel.bind(given, out, global_size=N).case.covered == set()
@@ -320,16 +322,16 @@ def test_what_is_written_without_a_gap_is_not_copied_to_a_device_first(worker: W
         assert out.tolist() == [i if i % 2 else 7 for i in range(N)]
 
 
-def test_large_arrays_go_through_pinned_chunks_and_arrive_whole(worker: Worker) -> None:
+def test_large_arrays_go_through_pinned_chunks_and_arrive_whole(backend: OpenCLBackend) -> None:
     count = 9 << 20  # 36 MiB: three chunks, the last one not full
     x = np.arange(count, dtype=np.float32)
-    with Together(SOURCE, "saxpy", ["cpu3"], worker=worker, trust=True) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu3"], backend=backend, trust=True) as kernel:
         y = np.ones(count, np.float32)
         kernel(x, y, 2.0, count, global_size=count)
     assert np.array_equal(y, 2 * x + 1)
 
 
-def test_a_kernel_that_pocl_miscompiles_is_caught(worker: Worker) -> None:
+def test_a_kernel_that_pocl_miscompiles_is_caught(backend: OpenCLBackend) -> None:
     """`continue` across a barrier, as in CHAI's RANSAC: every work-item of PoCL 3 to 5 appends, not one."""
     source = """
     kernel void trials(global const int *data, global int *list, global int *found, int rounds, int n) {
@@ -350,7 +352,7 @@ def test_a_kernel_that_pocl_miscompiles_is_caught(worker: Worker) -> None:
     data = np.random.default_rng(0).integers(-1, 50, 64).astype(np.int32)
     expected = [r for r in range(128) if data[r % 64] != -1 and (data > data[r % 64]).sum() < 32]
     found, listed = np.zeros(1, np.int32), np.full(128 * 64, -1, np.int32)
-    with Together(source, "trials", ["cpu"], worker=worker) as kernel:
+    with Together(source, "trials", ["cpu"], backend=backend) as kernel:
         try:
             kernel(data, listed, found, 128, 64, global_size=64, local_size=16)
         except VerificationFailed as error:
@@ -360,7 +362,7 @@ def test_a_kernel_that_pocl_miscompiles_is_caught(worker: Worker) -> None:
             assert sorted(listed[: found[0]].tolist()) == expected
 
 
-def test_three_dimensions_are_cut_along_planes(devices: list[str], worker: Worker) -> None:
+def test_three_dimensions_are_cut_along_planes(devices: list[str], backend: OpenCLBackend) -> None:
     source = """
     kernel void cells(global int *out, int w, int h) {
         size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
@@ -368,7 +370,7 @@ def test_three_dimensions_are_cut_along_planes(devices: list[str], worker: Worke
     }
     """
     out = np.zeros((8, 4, 8), np.int32)
-    with Together(source, "cells", devices, worker=worker, policy="even") as kernel:
+    with Together(source, "cells", devices, backend=backend, policy="even") as kernel:
         bound = kernel.bind(out, 8, 4, global_size=(8, 4, 8), local_size=(4, 2, 1))
         assert bound.case.dimension == 2
         execution = kernel(out, 8, 4, global_size=(8, 4, 8), local_size=(4, 2, 1))
@@ -378,7 +380,7 @@ def test_three_dimensions_are_cut_along_planes(devices: list[str], worker: Worke
     assert out.tolist() == expected
 
 
-def test_structures_are_passed_by_value_and_in_arrays(devices: list[str], worker: Worker) -> None:
+def test_structures_are_passed_by_value_and_in_arrays(devices: list[str], backend: OpenCLBackend) -> None:
     source = """
     typedef struct { float mass; int kind; } Body;
     typedef struct { float scale; int shift; } Change;
@@ -391,15 +393,15 @@ def test_structures_are_passed_by_value_and_in_arrays(devices: list[str], worker
     bodies["mass"], bodies["kind"] = np.arange(N), 7
     change = np.array((0.5, 3), np.dtype([("scale", np.float32), ("shift", np.int32)]))
     out = np.zeros(N, np.float32)
-    with Together(source, "changed", devices, worker=worker, policy="even") as kernel:
+    with Together(source, "changed", devices, backend=backend, policy="even") as kernel:
         assert kernel(bodies, out, change.tobytes(), global_size=N).verified
         assert out.tolist() == [(i + 3) * 0.5 + 7 for i in range(N)]
         with pytest.raises(InvalidSetting, match=r"'change' is .* of 8 bytes, not 3"):
             kernel(bodies, out, b"abc", global_size=N)
 
 
-def test_a_launch_that_comes_again_is_not_sent_again_and_values_still_count(worker: Worker) -> None:
-    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, policy="even", trust=True) as kernel:
+def test_a_launch_that_comes_again_is_not_sent_again_and_values_still_count(backend: OpenCLBackend) -> None:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], backend=backend, policy="even", trust=True) as kernel:
         x, y = kernel.array(N, np.float32), kernel.array(N, np.float32)
         x[:] = 1
         for a, expected in ((2.0, 2.0), (3.0, 5.0), (2.0, 7.0), (3.0, 10.0)):
@@ -413,7 +415,10 @@ def test_a_launch_that_comes_again_is_not_sent_again_and_values_still_count(work
 
 def test_a_worker_that_was_replaced_is_told_its_launches_anew() -> None:
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False)
-    with Worker(options) as own, Together(SOURCE, "saxpy", worker=own, policy="even", trust=True) as kernel:
+    with (
+        OpenCLBackend(options) as own,
+        Together(SOURCE, "saxpy", backend=own, policy="even", trust=True) as kernel,
+    ):
         x, y = kernel.array(N, np.float32), kernel.array(N, np.float32)
         x[:] = 1
         kernel(x, y, 1.0, N, global_size=N)
@@ -422,9 +427,9 @@ def test_a_worker_that_was_replaced_is_told_its_launches_anew() -> None:
         assert y.tolist() == [2.0] * N
 
 
-def test_conflicts_that_only_later_data_bring_leave_nothing_behind(worker: Worker) -> None:
+def test_conflicts_that_only_later_data_bring_leave_nothing_behind(backend: OpenCLBackend) -> None:
     source = "kernel void put(global const int *at, global int *out) { out[at[get_global_id(0)]] = get_global_id(0); }"
-    with Together(source, "put", ["cpu", "cpu2"], worker=worker, policy="even") as kernel:
+    with Together(source, "put", ["cpu", "cpu2"], backend=backend, policy="even") as kernel:
         at, out = kernel.array(N, np.int32), kernel.array(N, np.int32)
         at[:] = np.arange(N)[::-1]
         assert kernel(at, out, global_size=N).verified
@@ -437,12 +442,14 @@ def test_conflicts_that_only_later_data_bring_leave_nothing_behind(worker: Worke
     assert (np.delete(out, 5) == -1).all()
 
 
-def test_a_forecast_from_speeds_counts_transfers_for_devices_with_their_own_memory(worker: Worker) -> None:
+def test_a_forecast_from_speeds_counts_transfers_for_devices_with_their_own_memory(
+    backend: OpenCLBackend,
+) -> None:
     count = 1 << 16
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
     forecasts = []
     for devices in (["cpu", "cpu2"], ["cpu", "cpu3"]):
-        with Together(SOURCE, "saxpy", devices, worker=worker, trust=True, policy="learned") as kernel:
+        with Together(SOURCE, "saxpy", devices, backend=backend, trust=True, policy="learned") as kernel:
             bound = kernel.bind(x, y, 1.0, count, global_size=count)
             bound.run("learned")
             assert bound.case.forecast is not None
@@ -456,18 +463,18 @@ def test_a_forecast_from_speeds_counts_transfers_for_devices_with_their_own_memo
     assert copying.models["cpu3"].rate > copying.models["cpu"].rate
 
 
-def test_three_devices_settle_by_feedback(worker: Worker) -> None:
+def test_three_devices_settle_by_feedback(backend: OpenCLBackend) -> None:
     x, y = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu2", "cpu3"], worker=worker) as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2", "cpu3"], backend=backend) as kernel:
         executions = [kernel(x, y, 1.0, N, global_size=N) for _ in range(6)]
     assert y.tolist() == (6 * x).tolist()
     assert all(sum(execution.split.values()) == pytest.approx(1) for execution in executions)
     assert executions[-1].reason.startswith("earlier launches predict")
 
 
-def test_the_callers_time_holds_the_launchs(worker: Worker) -> None:
+def test_the_callers_time_holds_the_launchs(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], worker=worker, policy="even") as kernel:
+    with Together(SOURCE, "saxpy", ["cpu", "cpu3"], backend=backend, policy="even") as kernel:
         for _ in range(2):
             execution = kernel(x, y, 1.0, N, global_size=N)
     assert execution.wall_seconds > execution.seconds
@@ -477,11 +484,11 @@ def test_the_callers_time_holds_the_launchs(worker: Worker) -> None:
         assert 0 < time.busy <= time.kernel
 
 
-def test_a_predictor_that_leaves_a_device_out_is_refused(worker: Worker) -> None:
+def test_a_predictor_that_leaves_a_device_out_is_refused(backend: OpenCLBackend) -> None:
     half = Forecast({"cpu": CostModel(0.0, 1.0)}, 2.0, "a test")
     with (
         Together(
-            SOURCE, "saxpy", ["cpu", "cpu2"], worker=worker, predictor=lambda enquiry, devices: half
+            SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, predictor=lambda enquiry, devices: half
         ) as kernel,
         pytest.raises(InvalidSetting, match=r"The predictor says nothing of cpu2"),
     ):

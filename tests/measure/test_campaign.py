@@ -24,7 +24,7 @@ from apportion.measure.campaign import (
     workloads_of,
 )
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.visit import Launched
 

@@ -15,7 +15,7 @@ from apportion.measure.preparing import Prepared, prepare
 from apportion.program.compile import ir_of
 from apportion.program.source import Source
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 from apportion.suite import PROBLEMS

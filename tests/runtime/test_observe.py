@@ -9,8 +9,8 @@ import pytest
 
 from apportion.measure.campaign import Campaign, run_campaign, workloads_of
 from apportion.runtime.base import Limits
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.observe import SWITCH, Observer, ProcessorTime, packages, processor_time
-from apportion.runtime.opencl.platforms import DriverOptions
 from apportion.runtime.sampling import Repeats
 
 

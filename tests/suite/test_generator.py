@@ -11,8 +11,8 @@ import pytest
 
 from apportion.errors import ApportionError
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.workload import described
 from apportion.suite.coverage import Coverage, draw_coverage
 from apportion.suite.expressions import Draw
@@ -21,11 +21,11 @@ from apportion.suite.kernelforms import FORMS
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[VisitingWorker]:
+def backend() -> Iterator[OpenCLBackend]:
     pytest.importorskip("pyopencl")
     pytest.importorskip("ziglang")
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
-    with VisitingWorker(options, Limits(seconds=20)) as started:
+    with OpenCLBackend(options, Limits(seconds=20)) as started:
         yield started
 
 
@@ -53,15 +53,15 @@ def test_every_range_is_made_of_whole_work_groups_and_of_some_size() -> None:
         assert all(case.nbytes <= 1 << 29 for case in made.workload().cases)
 
 
-def test_kernels_that_come_out_are_verified_and_different(worker: VisitingWorker) -> None:
-    found = list(generate(4, 2, worker))
+def test_kernels_that_come_out_are_verified_and_different(backend: OpenCLBackend) -> None:
+    found = list(generate(4, 2, backend))
     made = [each for each in found if isinstance(each, Generated)]
     assert len(made) == 4
     assert len({each.source for each in made}) == 4
     assert all(isinstance(each, Generated) or each.reason for each in found)
 
 
-def test_a_kernel_that_writes_out_of_bounds_is_not_verified(worker: VisitingWorker) -> None:
+def test_a_kernel_that_writes_out_of_bounds_is_not_verified(backend: OpenCLBackend) -> None:
     made = drawn(2, 0)
     bad = replace(
         made,
@@ -69,7 +69,7 @@ def test_a_kernel_that_writes_out_of_bounds_is_not_verified(worker: VisitingWork
         arguments={"a": "int32[N]=zeros"},
     )
     with pytest.raises(ApportionError, match="wrote out of bounds"):
-        verify(bad, worker)
+        verify(bad, backend)
 
 
 def test_a_kernel_is_written_with_what_drives_it(tmp_path: Path) -> None:

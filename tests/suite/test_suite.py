@@ -10,30 +10,30 @@ import pytest
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.suite import PROBLEMS, problem_of
 from apportion.suite.base import exactly
 from apportion.suite.run import run_suite
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Worker]:
+def pair() -> Iterator[OpenCLBackend]:
     pytest.importorskip("pyopencl")
     pytest.importorskip("ziglang")
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
-    with Worker(options, Limits(seconds=20)) as worker:
-        yield worker
+    with OpenCLBackend(options, Limits(seconds=20)) as backend:
+        yield backend
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_two_devices_compute_what_numpy_does(name: str, pair: Worker) -> None:
+def test_two_devices_compute_what_numpy_does(name: str, pair: OpenCLBackend) -> None:
     problem = PROBLEMS[name]
     instance = problem.instance(problem.small)
     arrays = instance.fresh()
     merges: dict[str, str] = {}
     for stage in instance.stages:
-        with Together(problem.source(), stage.kernel, worker=pair, trust=True) as kernel:
+        with Together(problem.source(), stage.kernel, backend=pair, trust=True) as kernel:
             bound = kernel.bind(
                 *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
             )
@@ -91,14 +91,14 @@ def test_an_unknown_problem_names_those_there_are() -> None:
         problem_of("triadd")
 
 
-def test_results_come_per_device_and_for_all_together(pair: Worker) -> None:
+def test_results_come_per_device_and_for_all_together(pair: OpenCLBackend) -> None:
     results = list(run_suite([problem_of("triad")], pair, size="small", repeats=1))
     assert [(r.device, r.verified) for r in results] == [("cpu", True), ("cpu2", True), ("together", True)]
     assert results[2].said == "c: slice"
     assert all(r.milliseconds is not None and r.milliseconds > 0 for r in results)
 
 
-def test_a_problem_that_fails_is_reported_and_the_rest_goes_on(pair: Worker) -> None:
+def test_a_problem_that_fails_is_reported_and_the_rest_goes_on(pair: OpenCLBackend) -> None:
     results = list(run_suite([problem_of("triad")], pair, devices=["gpu9"], size="small"))
     assert [(r.verified, r.milliseconds) for r in results] == [(False, None)]
     assert results[0].said.startswith("No device called 'gpu9'")

@@ -21,8 +21,8 @@ from apportion.measure.campaign import Campaign, visit_of
 from apportion.program.compile import ir_of
 from apportion.program.kernel.launch import Launch
 from apportion.program.source import Source
+from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.visit import VisitingWorker
 from apportion.runtime.workload import Case, Workload
 
 MOST_KERNELS = 20
@@ -71,7 +71,7 @@ def fitted(predicted: Numbers, measured: Numbers) -> Correction:
 
 def calibrate(
     workloads: Sequence[Workload],
-    worker: VisitingWorker,
+    backend: Backend,
     campaign: Campaign,
     *,
     model: str | None = None,
@@ -93,7 +93,7 @@ def calibrate(
         try:
             launch = launch_of(workload, case)
             visit = visit_of(workload, case, [device.id for device in devices], campaign)
-            seen = worker.visit(visit, campaign.visit_seconds)
+            seen = backend.measure(visit, campaign.visit_seconds)
         except ApportionError as error:
             report(f"{workload.name}: {error}")
             continue

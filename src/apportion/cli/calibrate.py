@@ -11,11 +11,10 @@ from apportion.advise.calibrate import MOST_KERNELS
 from apportion.advise.calibrate import calibrate as adapt
 from apportion.cli.show import note, print_json, print_table
 from apportion.measure.campaign import Campaign, workloads_of
+from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.devices import described
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.sampling import Repeats
-from apportion.runtime.visit import VisitingWorker
 from apportion.runtime.workload import Workload
 from apportion.suite.generator import drawn
 
@@ -59,9 +58,9 @@ def calibrate(
     else:
         workloads = [drawn(_SEED, number).workload() for number in range(min(kernels, MOST_KERNELS))]
     options = DriverOptions(pocl_instances=pocl_instances, threads=threads)
-    with VisitingWorker(options, Limits(seconds=deadline)) as worker:
-        known = [info for info in described(worker) if devices == "all" or info.id in devices.split(",")]
-        found = adapt(workloads, worker, campaign, model=model, devices=known, report=note)
+    with open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend:
+        known = [info for info in backend.devices() if devices == "all" or info.id in devices.split(",")]
+        found = adapt(workloads, backend, campaign, model=model, devices=known, report=note)
     if json:
         for one in found:
             print_json(one)

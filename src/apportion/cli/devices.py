@@ -8,10 +8,9 @@ from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.errors import NoDevice
+from apportion.runtime.backend import open_backend, with_speeds
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.opencl.devices import calibrated, described, with_speeds
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
 
 _FLAG = Parameter(negative="")
 
@@ -36,9 +35,8 @@ def devices(
         threads: threads of each CPU device.
         json: print one line of JSON per device.
     """
-    with Worker(DriverOptions(pocl_instances=pocl_instances, threads=threads)) as worker:
-        measure = calibrated if calibrate else described if quick else with_speeds
-        found = measure(worker)
+    with open_backend(drivers=DriverOptions(pocl_instances=pocl_instances, threads=threads)) as backend:
+        found = backend.calibrate() if calibrate else backend.devices() if quick else with_speeds(backend)
     if not found:
         raise NoDevice("No OpenCL device was found. Install one with: pip install 'apportion[opencl]'")
     if json:

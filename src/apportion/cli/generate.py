@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, progress
+from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.drivers import DriverOptions
 from apportion.suite.coverage import Coverage, draw_coverage
 from apportion.suite.generator import Generated, Rejected, make_folder
 from apportion.suite.generator import generate as kernels_of
@@ -44,8 +44,8 @@ def generate(
     made: list[Generated] = []
     vain = 0
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
-    with VisitingWorker(options, Limits(seconds=deadline)) as worker:
-        found = kernels_of(count, seed, worker, verified=there)
+    with open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend:
+        found = kernels_of(count, seed, backend, verified=there)
         for kernel in progress(found, label="Generating", total=count, quiet=json):
             if isinstance(kernel, Rejected):
                 vain += 1

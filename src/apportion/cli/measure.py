@@ -13,8 +13,8 @@ from apportion.cli.show import note, print_json, progress
 from apportion.errors import InvalidSetting
 from apportion.measure.campaign import TABLE, Campaign, run_campaign, workloads_of
 from apportion.runtime.base import Limits
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.observe import processor_time
-from apportion.runtime.opencl.platforms import DriverOptions
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 

@@ -17,7 +17,7 @@ from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.arguments import arguments_for, save
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
@@ -40,6 +40,7 @@ def run(
     building: Building = USUAL,
     seconds: float = 60.0,
     threads: int | None = None,
+    backend: str = "opencl",
     json: Annotated[bool, _FLAG] = False,
     report: Path | None = None,
 ) -> None:
@@ -61,6 +62,7 @@ def run(
         trust: do not compare the first run with one device's.
         seconds: the deadline of each launch.
         threads: threads of each CPU device.
+        backend: what runs the kernel: opencl, or replay:FOLDER with a recording, which computes nothing.
         json: print one line of JSON.
         report: write an HTML page with the curve of cuts.
     """
@@ -76,6 +78,7 @@ def run(
         trust=trust,
         limits=Limits(seconds=seconds),
         drivers=DriverOptions(threads=threads),
+        backend=backend,
     ) as shared:
         shape = _sizes(global_size, "--global-size")
         local = _sizes(local_size, "--local-size") if local_size is not None else shared.local_size(shape)

@@ -9,9 +9,9 @@ from cyclopts import Parameter
 
 from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, print_json, print_table, progress
+from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
 from apportion.suite import PROBLEMS, problem_of
 from apportion.suite.base import Problem
 from apportion.suite.run import Result, run_suite
@@ -29,6 +29,7 @@ def suite(
     seconds: float = 60.0,
     threads: int | None = None,
     copying: str = "",
+    backend: str = "opencl",
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """List the bundled problems, or verify and time them on each device alone and on all devices at once.
@@ -45,6 +46,7 @@ def suite(
         seconds: the deadline of each launch.
         threads: threads of each CPU device.
         copying: ids of CPU devices that get copies of all arrays, as a device with its own memory does.
+        backend: what runs kernels: opencl, or replay:FOLDER with a recording, which computes nothing.
         json: print one line of JSON per result.
     """
     chosen = [problem_of(name) for name in problems] or list(PROBLEMS.values())
@@ -54,10 +56,10 @@ def suite(
     size = "small" if small else "large" if large else "usual"
     options = DriverOptions(threads=threads, copying=tuple(filter(None, copying.split(","))))
     names = devices.split(",") if devices else None
-    with Worker(options, Limits(seconds=seconds)) as worker:
-        count = len(names or worker.devices())
+    with open_backend(backend, options, Limits(seconds=seconds)) as opened:
+        count = len(names or opened.devices())
         total = len(chosen) * (count + (count > 1))
-        found = run_suite(chosen, worker, devices=names, size=size, repeats=repeat or 3, predictor=learned)
+        found = run_suite(chosen, opened, devices=names, size=size, repeats=repeat or 3, predictor=learned)
         results: list[Result] = []
         for result in progress(found, label="Running", total=total, quiet=json):
             results.append(result)
@@ -65,8 +67,8 @@ def suite(
                 print_json(result)
     if not json:
         _print(results)
-    failures = sum(not result.verified for result in results)
-    note(f"{len(results) - failures} of {len(results)} verified.")
+    failures = sum(result.verified is False for result in results)
+    note(f"{sum(result.verified is True for result in results)} of {len(results)} verified.")
     if failures:
         sys.exit(1)
 
@@ -88,7 +90,7 @@ def _print(results: list[Result]) -> None:
                 result.problem,
                 result.device,
                 "" if result.milliseconds is None else f"{result.milliseconds:.3f}",
-                "yes" if result.verified else "no",
+                {True: "yes", False: "no", None: ""}[result.verified],
                 result.said,
             )
             for result in results

@@ -154,7 +154,7 @@ class BoundKernel:
         for number in range(repeats + 1):
             for name, plan in plans.items():
                 started = time.perf_counter()
-                outcome = self.kernel.worker.run(plan)
+                outcome = self.kernel.backend.launch(plan)
                 if number:
                     found[name].append((time.perf_counter() - started, outcome))
         return found

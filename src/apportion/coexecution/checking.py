@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from apportion.coexecution.launching import Launcher
 from apportion.errors import VerificationFailed
 from apportion.runtime import verify
+from apportion.runtime.backend import info_of
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.opencl.devices import info_of
 from apportion.runtime.split import Part, Split
 
 _PATTERNS = (0xFF, 0x5A)
@@ -86,7 +86,7 @@ class Check:
         self.case.probed = True
         for pattern in _PATTERNS:  # two, since a kernel may happen to write what a place started as
             plan = self.launcher.plan(tuple(split.parts(self.launcher.groups)), checked=True)
-            self.case.covered |= self.kernel.worker.run(replace(plan, probe=pattern)).covered
+            self.case.covered |= self.kernel.backend.launch(replace(plan, probe=pattern)).covered
 
     @property
     def _ordered(self) -> bool:
@@ -101,7 +101,7 @@ class Check:
         if not others:
             options = f"{plan.build.options} {_UNOPTIMISED}".strip()
             plan = replace(plan, build=replace(plan.build, options=options))
-        self.kernel.worker.run(plan)
+        self.kernel.backend.launch(plan)
         results = {place.name: self.binding.shared[place.name].copy() for place in self.binding.written}
         self.binding.restore()
         return results

@@ -1,4 +1,4 @@
-"""Launching a bound kernel: plans for the worker, and what their launches teach."""
+"""Launching a bound kernel: plans for a backend, and what their launches teach."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature
 from apportion.program.source import Source
+from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, Chunks, Outcome, Plan, ValuePlace
 from apportion.runtime.split import Part, Split
 
@@ -30,7 +30,7 @@ class Kernel(Protocol):
     signature: Signature
     access: KernelAccess
     devices: list[DeviceInfo]
-    worker: Worker
+    backend: Backend
     source: Source
     compile: CompileOptions
     predictor: Predictor
@@ -70,7 +70,7 @@ class Case:
 
 @dataclass
 class Launcher:
-    """A kernel, its arguments and its range, ready for the worker."""
+    """A kernel, its arguments and its range, ready for its backend."""
 
     kernel: Kernel
     binding: Binding
@@ -93,10 +93,11 @@ class Launcher:
         Where it is not trusted and devices conflict, arrays that are merged hold what they held before.
         """
         parts = tuple(split.parts(self.groups)) if chunks is None else ()
-        return self.kernel.worker.run(self.plan(parts, chunks, checked=checked))
+        return self.kernel.backend.launch(self.plan(parts, chunks, checked=checked))
 
     def plan(self, parts: tuple[Part, ...], chunks: Chunks | None = None, *, checked: bool = False) -> Plan:
-        """What the worker is asked to do; the same object for the same launch, which a worker knows again."""
+        """What the backend is asked to do; the same object for the same launch, which a backend may know
+        again."""
         key = self._key(parts, chunks, checked)
         if key not in self.case.plans:
             if len(self.case.plans) >= _KEPT_PLANS:

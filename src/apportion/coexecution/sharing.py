@@ -24,11 +24,10 @@ from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature, signature_of
 from apportion.program.source import Source
+from apportion.runtime.backend import Backend, info_of, open_backend
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
 from apportion.runtime.binding import Binding, SharedMemory, bind
-from apportion.runtime.opencl.devices import calibrated, described, info_of
-from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import virtualised
 
@@ -38,7 +37,7 @@ _COMPILE = CompileOptions()
 
 
 class Together:
-    """A kernel that several devices share. It holds a worker process: close it, or use it in a `with`.
+    """A kernel that several devices share. It holds a backend: close it, or use it in a `with`.
 
     Args:
         source: OpenCL C, or the path of a file of it.
@@ -47,6 +46,7 @@ class Together:
         policy: who gets how much: a name of `apportion.coexecution.policies`, a device, a share, or a
         `Policy`. predictor: what predicts the first launch of a size; `apportion.together` has the learned
         models. merges: argument → merge, where you know better than the analysis.
+        backend: what runs launches: one that is open, or the name of one, such as `replay:FOLDER`.
         trust: do not compare the first launch of a size with one device's.
     """
 
@@ -62,7 +62,7 @@ class Together:
         trust: bool = False,
         compile: CompileOptions = _COMPILE,
         limits: Limits | None = None,
-        worker: Worker | None = None,
+        backend: Backend | str = "opencl",
         drivers: DriverOptions = DEFAULT_DRIVERS,
     ) -> None:
         self.source = _source(source)
@@ -71,20 +71,21 @@ class Together:
         ir = ir_of(self.source, compile)
         self.signature: Signature = signature_of(ir, kernel, text)
         self.access: KernelAccess = accesses_of(ir, text)[self.signature.name]
-        self.policy, self.predictor, self.trust = policy, predictor, trust
+        self.policy, self.predictor = policy, predictor
         self.merges = dict(merges or {})
         for name, merge in self.merges.items():
             self.signature.argument(name)
             if merge not in MERGES:
                 raise UnknownName("merge", merge, MERGES)
         self._options = driver_options(self.source, compile)
-        self._owned = worker is None
-        self.worker = worker or Worker(drivers, limits)
-        known = described(self.worker)
+        self._owned = isinstance(backend, str)
+        self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
+        self.trust = trust or not self.backend.computes  # a recording has no results to compare
+        known = self.backend.devices()
         names = [info.id for info in known] if devices is None else list(devices)
         self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
         policy_of(policy, self.devices)  # a policy that there is not is told now, not at the first launch
-        self._memory = SharedMemory(self.worker)
+        self._memory = SharedMemory(self.backend)
         self._cases: dict[Any, Case] = {}
 
     def array(self, shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -141,15 +142,15 @@ class Together:
         """Measure the devices whose speed is not known; the results are kept for all kernels to come."""
         strangers = [info.id for info in self.devices if info.calibration is None]
         if strangers:
-            measured = {info.id: info for info in calibrated(self.worker, strangers)}
+            measured = {info.id: info for info in self.backend.calibrate(strangers)}
             self.devices = [measured.get(info.id, info) for info in self.devices]
 
     def close(self) -> None:
-        """End the worker, if it is this kernel's own; twice does nothing."""
+        """Close the backend, if it is this kernel's own; twice does nothing."""
         self._memory.clear()
         self._cases.clear()
         if self._owned:
-            self.worker.close()
+            self.backend.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
 """A measuring campaign: workloads × ranges × devices, as a table that only grows.
 
-Every case is one visit of a worker: all devices in turn, warmed up, shares of the range interleaved,
+Every case is one visit: all devices in turn, warmed up, shares of the range interleaved,
 repeated until the interval is narrow. Its points are in the journal, one line of JSON each, before the
 next visit begins; what is there already is not measured again. Launches of the visit in flight are in a file
 of their own, each as soon as it is measured: killing the process at any moment loses one launch. The journal
@@ -30,11 +30,12 @@ from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.signature import Signature, signatures_of
 from apportion.program.source import Source
+from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.default_arguments import cases_of
-from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.sampling import Repeats, summary
-from apportion.runtime.visit import SHARES, Launched, Seen, Visit, VisitingWorker, plan_of
+from apportion.runtime.visit import SHARES, Launched, Seen, Visit, plan_of
 from apportion.runtime.workload import Case, Workload, described
 from apportion.settings import whole_file
 
@@ -155,14 +156,14 @@ def run_campaign(
     if campaign.retry:
         done = Counter({key: times for key, times in done.items() if times})
     with (
-        VisitingWorker(drivers, limits) as worker,
+        open_backend("opencl", drivers, limits) as backend,
         (folder / JOURNAL).open("a") as journal,
         _Flight(folder / LAUNCHES) as flight,
     ):
         kept: list[Workload | Point] = []  # what is asked for may come one by one, and be compiled meanwhile
         for number in range(1, campaign.passes + 1):
             asked = _keeping(workloads, kept) if number == 1 else kept
-            for points in _visits(asked, campaign, worker, done, compiled or _ir, until, flight, number):
+            for points in _visits(asked, campaign, backend, done, compiled or _ir, until, flight, number):
                 journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
                 journal.flush()  # the system has it then, whatever becomes of this process
                 flight.landed()
@@ -283,7 +284,7 @@ def _read(ir: str, source: str) -> tuple[dict[str, Signature], dict[str, KernelA
 def _visits(
     workloads: Iterable[Workload | Point],
     campaign: Campaign,
-    worker: VisitingWorker,
+    backend: Backend,
     done: Mapping[str, int],
     compiled: Compiled,
     until: float | None,
@@ -291,7 +292,7 @@ def _visits(
     number: int,
 ) -> Iterator[list[Point]]:
     """What the pass of this number has to measure: what is not `done` (key → how often, 0 for failures)."""
-    infos = [info for info in worker.devices() if not campaign.devices or info.id in campaign.devices]
+    infos = [info for info in backend.devices() if not campaign.devices or info.id in campaign.devices]
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
     broken: Counter[tuple[str, str]] = Counter()
     for workload in workloads:
@@ -322,7 +323,7 @@ def _visits(
             first = infos[0].id
             reference = [first] if first not in left and done[starts[first].key] else []
             asked = [starts[device] for device in (*reference, *left)]
-            visited = _visit(workload, case, asked, campaign, worker, compiled, flight)
+            visited = _visit(workload, case, asked, campaign, backend, compiled, flight)
             points = [point for point in visited if point.device in left]
             broken[kernel] += any(point.failure.startswith(_BREAKING) for point in points)
             longest = max((point.seconds or 0.0 for point in points), default=0.0)
@@ -372,7 +373,7 @@ def _visit(
     case: Case,
     starts: Sequence[Point],
     campaign: Campaign,
-    worker: VisitingWorker,
+    backend: Backend,
     compiled: Compiled,
     flight: _Flight,
 ) -> list[Point]:
@@ -381,7 +382,7 @@ def _visit(
         visit = visit_of(workload, case, list(keys), campaign, compiled)
         # Taken off: a later pass begins anew.
         known = {device: tuple(flight.known.pop(key, ())) for device, key in keys.items()}
-        seen = worker.visit(
+        seen = backend.measure(
             replace(visit, known=known),
             campaign.visit_seconds,
             lambda launched: flight.add(keys[launched[0]], launched[1]),
@@ -393,7 +394,7 @@ def _visit(
         return [
             point
             for start in starts
-            for point in _visit(workload, case, [start], campaign, worker, compiled, flight)
+            for point in _visit(workload, case, [start], campaign, backend, compiled, flight)
         ]
     return [_measured(start, one) for start, one in zip(starts, seen, strict=True)]
 
@@ -401,7 +402,7 @@ def _visit(
 def visit_of(
     workload: Workload, case: Case, devices: Sequence[str], campaign: Campaign, compiled: Compiled = _ir
 ) -> Visit:
-    """What a worker is asked for one case."""
+    """What a backend is asked for one case."""
     signatures, accesses = _read(compiled(workload), workload.source)
     plan = plan_of(workload, case, signatures[workload.kernel], accesses[workload.kernel])
     return Visit(

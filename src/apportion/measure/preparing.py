@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from apportion.errors import ApportionError
 from apportion.measure.campaign import Campaign, Compiled, visit_of
+from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.visit import VisitingWorker
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.workload import Case, Workload
 
 
@@ -67,14 +67,14 @@ def prepare(
         if number:
             opened.wait()
         try:
-            with VisitingWorker(drivers, limits) as worker:
-                infos = worker.devices()
+            with open_backend("opencl", drivers, limits) as backend:
+                infos = backend.devices()
                 opened.set()
                 names = [info.id for info in infos if not campaign.devices or info.id in campaign.devices]
                 while (workload := following()) is not None:
                     if until is not None and time.monotonic() > until:
                         return
-                    report(_tried(workload, campaign, worker, names, compiled))
+                    report(_tried(workload, campaign, backend, names, compiled))
         finally:
             opened.set()
 
@@ -85,7 +85,7 @@ def prepare(
 
 
 def _tried(
-    workload: Workload, campaign: Campaign, worker: VisitingWorker, devices: list[str], compiled: Compiled
+    workload: Workload, campaign: Campaign, backend: Backend, devices: list[str], compiled: Compiled
 ) -> Prepared:
     said = ""
     try:
@@ -93,7 +93,7 @@ def _tried(
             visit = replace(
                 visit_of(workload, case, devices, campaign, compiled), repeats=None, compare=1 << 20
             )
-            for seen in worker.visit(visit, campaign.visit_seconds):
+            for seen in backend.measure(visit, campaign.visit_seconds):
                 if seen.failure:
                     return Prepared(workload, f"{seen.device}: {seen.failure}")
                 said = said or seen.said

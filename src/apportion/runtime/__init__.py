@@ -2,12 +2,12 @@
 
 from apportion.registry import Registry
 
-devices = Registry(
-    "device",
+backends = Registry(
+    "backend",
     {
-        "opencl": "apportion.runtime.opencl.devices:OpenCLDevice",
-        "recorded": "apportion.runtime.replay:RecordedDevice",
+        "opencl": "apportion.runtime.opencl.backend:OpenCLBackend",
+        "replay": "apportion.runtime.replay:ReplayBackend",
     },
     extras={"opencl": "opencl"},
 )
-"Kinds of devices, by name."
+"Programming interfaces to devices, by name."

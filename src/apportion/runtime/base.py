@@ -1,19 +1,17 @@
-"""What a device is and what can be asked of it: descriptions, launches, timings."""
+"""What a device is: its description, its speeds, and what a launch on it may take."""
 
 from __future__ import annotations
 
 import os
 import statistics
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting
-from apportion.program.kernel.bounds import NDRange
 
 Value = NDArray[Any] | np.generic | int | float | bytes
 
@@ -107,51 +105,6 @@ class LocalMemory:
     def __post_init__(self) -> None:
         if self.nbytes < 1:
             raise InvalidSetting(f"Local memory must have at least one byte, not {self.nbytes}")
-
-
-@dataclass(frozen=True, eq=False)
-class Launch:
-    """A kernel with its arguments and its range."""
-
-    source: str
-    kernel: str
-    arguments: tuple[Value | LocalMemory, ...]
-    "In the order of the kernel's parameters. Arrays that the kernel writes are changed."
-    span: NDRange
-    options: str = ""
-    "Options for the driver's compiler."
-    name: str = "<source>"
-    "Where the source came from, for messages."
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How long one launch took, in seconds, as the host saw it."""
-
-    seconds: float
-    upload: float = 0.0
-    kernel: float = 0.0
-    download: float = 0.0
-
-
-class Device(ABC):
-    """Something that runs kernels. It holds a resource: close it, or use it in a `with`."""
-
-    info: DeviceInfo
-
-    @abstractmethod
-    def run(self, launch: Launch) -> Timing:
-        """Run a kernel over its whole range; arrays among its arguments hold the results afterwards."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of what the device holds; twice does nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,24 @@ from apportion.errors import InvalidSetting, NotSplittable
 from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.signature import KernelArgument, Signature
 from apportion.program.kernel.work import Contents, contents_of
+from apportion.runtime.backend import Backend
 from apportion.runtime.base import LocalMemory, Value
 from apportion.runtime.memory import Region
-from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, LocalPlace, ValuePlace
 
 
 class SharedMemory:
     """The shared arrays of a session: those it handed out, and those it keeps for copies of the caller's."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
         self._given: dict[int, Region] = {}
         self._kept: dict[int, Region] = {}
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array of zeros that devices use without a copy."""
         count = int(np.prod(shape))
-        region = self.worker.region(count * np.dtype(dtype).itemsize)
+        region = self.backend.allocate(count * np.dtype(dtype).itemsize)
         array = region.array(np.dtype(dtype), shape if isinstance(shape, tuple) else (shape,))
         self._given[array.ctypes.data] = region
         return array
@@ -42,7 +42,7 @@ class SharedMemory:
             return region, values
         region = self._kept.get(number)
         if region is None or region.nbytes != values.nbytes:
-            region = self._kept[number] = self.worker.region(values.nbytes)
+            region = self._kept[number] = self.backend.allocate(values.nbytes)
         shared = region.array(values.dtype, values.shape)
         shared[...] = values
         return region, shared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.signature import Signature
-from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Plan, ValuePlace
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.split import virtualised
@@ -71,31 +70,6 @@ class Seen:
     "Energy of all launches together, where meters of it are read."
     counters: Mapping[str, float] = field(default_factory=dict)
     "Counter → how much it grew in all launches together, where counters are read."
-
-
-class VisitingWorker(Worker):
-    """A worker that is also asked for visits."""
-
-    def visit(
-        self, visit: Visit, seconds: float, report: Callable[[tuple[str, Launched]], None] | None = None
-    ) -> list[Seen]:
-        """Do a visit, within a time.
-
-        Args:
-            report: is told every launch, with its device, as soon as it is measured.
-
-        Raises:
-            DeadlineExceeded, WorkerCrashed, LimitExceeded: the kernel, or a driver, is at fault.
-        """
-        doing = f"measuring {visit.plan.build.kernel!r} on {', '.join(visit.devices)}"
-        if self._process is None:  # loading the drivers has its own time, which is longer than a visit's
-            self._ask("describe", seconds=0.0, doing="listing devices")
-        seen: list[Seen] = self._ask(
-            "visit", visit, seconds=seconds, doing=doing, report=report or (lambda _: None)
-        )
-        if any(one.failure.startswith("LaunchFailed") for one in seen):
-            self._stop()  # a GPU's context is of no more use after some errors, and does not say so
-        return seen
 
 
 def plan_of(workload: Workload, case: Case, signature: Signature, access: KernelAccess) -> Plan:

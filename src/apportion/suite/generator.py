@@ -20,7 +20,8 @@ from apportion.program.kernel.features import fingerprint
 from apportion.program.kernel.signature import signature_of
 from apportion.program.llvm import graph_of_ir
 from apportion.program.source import Source
-from apportion.runtime.visit import Visit, VisitingWorker, plan_of
+from apportion.runtime.backend import Backend
+from apportion.runtime.visit import Visit, plan_of
 from apportion.runtime.workload import Workload, resolved
 from apportion.suite.expressions import Draw
 from apportion.suite.kernelforms import FORMS, TURNS, Draft
@@ -86,10 +87,10 @@ def drawn(seed: int, number: int) -> Generated:
 
 
 def generate(
-    count: int, seed: int, worker: VisitingWorker, *, verified: Container[str] = ()
+    count: int, seed: int, backend: Backend, *, verified: Container[str] = ()
 ) -> Iterator[Generated | Rejected]:
     """Kernels that compile, are like no other, write nothing outside their arguments, and give equal results
-    on every device of the worker; what was drawn in vain comes with its reason.
+    on every device of the backend; what was drawn in vain comes with its reason.
 
     Args:
         verified: names of kernels that need not be run again.
@@ -114,7 +115,7 @@ def generate(
                 yield Rejected(made.name, made.form, f"the graph of {seen[graph]}")
                 continue
             if made.name not in verified:
-                verify(made, worker)
+                verify(made, backend)
         except ApportionError as error:
             yield Rejected(made.name, made.form, f"{type(error).__name__}: {error}")
             continue
@@ -123,7 +124,7 @@ def generate(
         yield made
 
 
-def verify(made: Generated, worker: VisitingWorker) -> None:
+def verify(made: Generated, backend: Backend) -> None:
     """Run a kernel at its smallest size, with each work-group size, on every device.
 
     Raises:
@@ -132,7 +133,7 @@ def verify(made: Generated, worker: VisitingWorker) -> None:
     ir = ir_of(_source(made))
     signature = signature_of(ir, "generated", made.source)
     access = accesses_of(ir, made.source)["generated"]
-    devices = tuple(info.id for info in worker.devices())
+    devices = tuple(info.id for info in backend.devices())
     workload = made.workload()
     smallest: dict[tuple[int, ...], Any] = {}
     for case in workload.cases:
@@ -142,7 +143,7 @@ def verify(made: Generated, worker: VisitingWorker) -> None:
     for case in smallest.values():
         plan = plan_of(workload, case, signature, access)
         visit = Visit(plan, case.arrays, devices, None, compare=0)
-        for seen in worker.visit(visit, _SECONDS):
+        for seen in backend.measure(visit, _SECONDS):
             if seen.failure:
                 raise InvalidSetting(f"on {seen.device}: {seen.failure}")
             if seen.said:

@@ -13,7 +13,7 @@ from apportion.coexecution.compare import compare
 from apportion.coexecution.forecast import Predictor, from_speeds
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.backend import Backend
 from apportion.suite.base import Instance, Problem
 
 TOGETHER = "together"
@@ -28,7 +28,8 @@ class Result:
     device: str
     milliseconds: float | None
     "The median over repeats, of all launches of the problem; None when it failed."
-    verified: bool
+    verified: bool | None
+    "Whether the results are NumPy's; None where nothing was computed."
     said: str = ""
     "What went wrong; for all devices together, how results were merged."
     shares: tuple[tuple[str, float], ...] = ()
@@ -36,7 +37,7 @@ class Result:
 
 def run_suite(
     problems: Iterable[Problem],
-    worker: Worker,
+    backend: Backend,
     *,
     devices: Sequence[str] | None = None,
     size: str = "usual",
@@ -51,13 +52,13 @@ def run_suite(
         size: `small` (for tests, not for timing), `usual` or `large` instances.
         predictor: what foretells first launches.
     """
-    names = list(devices) if devices is not None else [info.id for info in worker.devices()]
+    names = list(devices) if devices is not None else [info.id for info in backend.devices()]
     for problem in problems:
         instance = problem.instance(getattr(problem, size), seed=seed)
         for chosen in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
             device = chosen[0] if len(chosen) == 1 else TOGETHER
             try:
-                yield _result(problem, instance, worker, chosen, device, repeats, predictor)
+                yield _result(problem, instance, backend, chosen, device, repeats, predictor)
             except ApportionError as error:
                 yield Result(problem.name, device, None, verified=False, said=str(error))
 
@@ -65,7 +66,7 @@ def run_suite(
 def _result(
     problem: Problem,
     instance: Instance,
-    worker: Worker,
+    backend: Backend,
     devices: list[str],
     device: str,
     repeats: int,
@@ -78,7 +79,7 @@ def _result(
     for stage in instance.stages:
         # The reference below verifies more than another run could.
         with Together(
-            problem.source(), stage.kernel, devices, worker=worker, trust=True, predictor=predictor
+            problem.source(), stage.kernel, devices, backend=backend, trust=True, predictor=predictor
         ) as kernel:
             bound = kernel.bind(
                 *instance.values(stage, arrays), global_size=stage.global_size, local_size=stage.local_size
@@ -89,6 +90,8 @@ def _result(
                 shares = tuple(comparison.execution.split.items())
                 merges |= _shared(bound).merge
             bound.binding.give_back()
+    if not backend.computes:
+        return Result(problem.name, device, milliseconds, None, "replayed: nothing was computed", shares)
     wrong = problem.verify(instance.expected, arrays)
     said = wrong or ", ".join(f"{name}: {merge}" for name, merge in merges.items() if merge != "none")
     return Result(problem.name, device, milliseconds, wrong is None, said, shares)

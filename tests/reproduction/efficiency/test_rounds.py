@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.sampling import Measured
 from apportion.suite import problem_of
 from reproduction.efficiency.page import curves, mean_with_interval, page
@@ -20,15 +20,15 @@ BUDGET = Budget(seconds=0.1, rounds=5, cut_repeats=1)
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Worker]:
+def pair() -> Iterator[OpenCLBackend]:
     pytest.importorskip("pyopencl")
     pytest.importorskip("ziglang")
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
-    with Worker(options, Limits(seconds=20)) as worker:
-        yield worker
+    with OpenCLBackend(options, Limits(seconds=20)) as backend:
+        yield backend
 
 
-def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> None:
+def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: OpenCLBackend) -> None:
     everything = {"0", "0.1", "0.5", "0.9", "1"}
     for _ in range(3):  # on a busy machine a launch may take so long that cuts beyond it are left out
         (row,) = evaluate([problem_of("triad")], pair, size="small", budget=BUDGET)
@@ -53,7 +53,7 @@ def test_a_kernel_is_measured_alone_at_every_cut_and_as_chosen(pair: Worker) -> 
     assert row_from(json.loads(json.dumps(row.as_json()))) == row
 
 
-def test_a_kernel_that_cannot_be_shared_has_no_curve_and_one_device(pair: Worker) -> None:
+def test_a_kernel_that_cannot_be_shared_has_no_curve_and_one_device(pair: OpenCLBackend) -> None:
     (row,) = evaluate([problem_of("append_odd")], pair, size="small", budget=BUDGET)
     assert row.obstacle
     assert row.curve == {}
@@ -61,14 +61,14 @@ def test_a_kernel_that_cannot_be_shared_has_no_curve_and_one_device(pair: Worker
     assert row.oracle_share in (0.0, 1.0)
 
 
-def test_every_kernel_of_a_problem_works_on_what_the_one_before_left(pair: Worker) -> None:
+def test_every_kernel_of_a_problem_works_on_what_the_one_before_left(pair: OpenCLBackend) -> None:
     problem = problem_of("canny")
     rows = list(evaluate([problem], pair, size="small", budget=BUDGET))
     assert [row.kernel for row in rows] == ["canny_smooth", "canny_gradient", "canny_thin", "canny_edges"]
     assert not [row.failure for row in rows if row.failure]
 
 
-def test_what_fails_is_a_row_with_its_reason_and_what_is_done_is_left_out(pair: Worker) -> None:
+def test_what_fails_is_a_row_with_its_reason_and_what_is_done_is_left_out(pair: OpenCLBackend) -> None:
     (row,) = evaluate([problem_of("triad")], pair, size="small", devices=["gpu9"], budget=BUDGET)
     assert row.failure.startswith("No device called 'gpu9'")
     done = frozenset({("triad", "triad")})

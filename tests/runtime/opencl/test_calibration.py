@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyopencl")
 
 from apportion.runtime.base import Calibration, middle_of
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl import calibration as calibrating
-from apportion.runtime.opencl.platforms import DriverOptions
 from apportion.runtime.opencl.worker import Worker
 
 

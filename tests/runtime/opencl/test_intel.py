@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from apportion.coexecution.sharing import Together
-from apportion.runtime.base import Device, Limits, LocalMemory
-from apportion.runtime.opencl.devices import OpenCLDevice
-from apportion.runtime.opencl.platforms import DriverOptions, intel_library
-from apportion.runtime.opencl.worker import Worker
-from apportion.testing.device_checks import DeviceChecks
+from apportion.runtime.base import Limits, LocalMemory
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
+from apportion.runtime.opencl.platforms import intel_library
+from apportion.runtime.split import Split
+from apportion.testing.backend_checks import launches, run
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
@@ -34,32 +35,29 @@ kernel void sums(global const float *x, global float *y, local float *kept) {
 
 
 @pytest.fixture(scope="module")
-def two_vendors() -> Iterator[Worker]:
-    with Worker(DriverOptions(pocl_instances=1, threads=1), Limits(seconds=20)) as worker:
-        yield worker
+def two_vendors() -> Iterator[OpenCLBackend]:
+    with OpenCLBackend(DriverOptions(pocl_instances=1, threads=1), Limits(seconds=20)) as opened:
+        yield opened
 
 
-def test_both_runtimes_are_found_without_any_setting(two_vendors: Worker) -> None:
+def test_both_runtimes_are_found_without_any_setting(two_vendors: OpenCLBackend) -> None:
     platforms = [info.platform for info in two_vendors.devices() if info.kind == "cpu"]
     assert "Portable Computing Language" in platforms
     assert "Intel(R) OpenCL" in platforms
 
 
-def test_two_vendors_share_a_kernel_and_each_checks_the_other(two_vendors: Worker) -> None:
+def test_two_vendors_share_a_kernel_and_each_checks_the_other(two_vendors: OpenCLBackend) -> None:
     devices = [info.id for info in two_vendors.devices() if info.kind == "cpu"]
     x, y = np.random.default_rng(0).random(4096).astype(np.float32), np.zeros(64, np.float32)
-    with Together(SOURCE, "sums", devices, worker=two_vendors, policy="even") as kernel:
+    with Together(SOURCE, "sums", devices, backend=two_vendors, policy="even") as kernel:
         execution = kernel(x, y, LocalMemory(4 * 64), global_size=4096, local_size=64)
     assert execution.verified
     assert min(execution.split.values()) == 0.5
     np.testing.assert_allclose(y, np.exp(np.sin(x)).reshape(64, 64).sum(1), rtol=1e-4)
 
 
-class TestIntel(DeviceChecks):
-    @pytest.fixture(autouse=True)
-    def _worker(self, two_vendors: Worker) -> None:
-        self.worker = two_vendors
-
-    def device(self) -> Device:
-        (intel,) = (info.id for info in self.worker.devices() if "Intel" in info.platform)
-        return OpenCLDevice(intel, self.worker)
+def test_every_kind_of_launch_comes_to_its_result(two_vendors: OpenCLBackend) -> None:
+    (intel,) = (info.id for info in two_vendors.devices() if "Intel" in info.platform)
+    for name, (call, out, expected) in launches().items():
+        run(two_vendors, call, Split.alone(intel))
+        assert np.array_equal(out, expected), name

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from apportion.errors import InvalidSetting, UnreadableFile
-from apportion.runtime.opencl.platforms import DriverOptions, pocl_copy, vendor_libraries, worker_environment
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.platforms import pocl_copy, vendor_libraries, worker_environment
 
 
 def test_every_driver_is_found_once_and_placeholders_are_left_out(tmp_path: Path) -> None:

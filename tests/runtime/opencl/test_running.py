@@ -11,7 +11,8 @@ from apportion.coexecution.sharing import Together
 from apportion.errors import DeadlineExceeded, LaunchFailed
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, DeviceTime, Plan, ValuePlace
 from apportion.runtime.split import Part, Split
@@ -53,16 +54,16 @@ def _plan(region: int, turns: int, parts: dict[str, tuple[int, int]]) -> Plan:
     )
 
 
-def _shared(worker: Worker, shares: dict[str, float], turns: int) -> dict[str, DeviceTime]:
+def _shared(backend: OpenCLBackend, shares: dict[str, float], turns: int) -> dict[str, DeviceTime]:
     """The times of a launch of which the drivers have seen the like."""
     pytest.importorskip("ziglang")
-    with Together(SOURCE, "turns", list(shares), worker=worker, trust=True) as kernel:
+    with Together(SOURCE, "turns", list(shares), backend=backend, trust=True) as kernel:
         y = kernel.array(COUNT, np.float32)
         bound = kernel.bind(y, turns, global_size=COUNT, local_size=GROUP)
         plan = bound._launcher.plan(tuple(Split(shares).parts(GROUPS)))
-        worker.run(plan)
+        backend.launch(plan)
         y[:] = 0
-        outcome = worker.run(plan)
+        outcome = backend.launch(plan)
         assert y.tolist() == list(range(1, COUNT + 1))
         assert outcome.seconds >= max(time.seconds for time in outcome.devices)
         assert not any(time.cold for time in outcome.devices)
@@ -71,9 +72,9 @@ def _shared(worker: Worker, shares: dict[str, float], turns: int) -> dict[str, D
 
 @pytest.mark.parametrize("shares", [{"cpu": 0.1, "cpu3": 0.9}, {"cpu3": 0.9, "cpu": 0.1}], ids="+".join)
 def test_what_computes_by_itself_is_started_before_another_is_fed(
-    worker: Worker, shares: dict[str, float]
+    backend: OpenCLBackend, shares: dict[str, float]
 ) -> None:
-    times = _shared(worker, shares, LONG)
+    times = _shared(backend, shares, LONG)
     assert list(times) == list(shares)
     cpu, fed = times["cpu"], times["cpu3"]
     assert cpu.began + cpu.upload <= fed.began
@@ -82,8 +83,10 @@ def test_what_computes_by_itself_is_started_before_another_is_fed(
     assert sum(time.groups for time in times.values()) == GROUPS
 
 
-def test_a_device_is_done_when_its_own_clock_says_and_not_when_it_is_waited_for(worker: Worker) -> None:
-    times = _shared(worker, {"cpu2": 0.9, "cpu": 0.1}, LONG)
+def test_a_device_is_done_when_its_own_clock_says_and_not_when_it_is_waited_for(
+    backend: OpenCLBackend,
+) -> None:
+    times = _shared(backend, {"cpu2": 0.9, "cpu": 0.1}, LONG)
     assert times["cpu"].began < 0.5 * times["cpu2"].seconds
     assert times["cpu"].busy <= times["cpu"].kernel <= times["cpu"].seconds < 0.6 * times["cpu2"].seconds
 

@@ -14,8 +14,8 @@ pytest.importorskip("pyopencl")
 
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl import thread_priority as givingway
-from apportion.runtime.opencl.platforms import DriverOptions
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import Part

@@ -24,7 +24,7 @@ from apportion.errors import (
 )
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
-from apportion.runtime.opencl.platforms import DriverOptions
+from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, Chunks, Outcome, Plan
 from apportion.runtime.split import Part

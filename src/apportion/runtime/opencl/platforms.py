@@ -17,12 +17,12 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from apportion.errors import InvalidSetting, MissingPackage, UnreadableFile
+from apportion.errors import MissingPackage, UnreadableFile
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.opencl import processor
 from apportion.settings import cache_folder, replace_file
 
@@ -38,29 +38,6 @@ _UNREGISTERED = (
     "/usr/lib/x86_64-linux-gnu/intel-opencl/libigdrcl.so", "/usr/lib64/intel-opencl/libigdrcl.so",
 )  # fmt: skip
 "Drivers that containers often bring without an `.icd` file."
-
-
-@dataclass(frozen=True)
-class DriverOptions:
-    """Which drivers to offer."""
-
-    pocl_instances: int | None = None
-    "Independent PoCL devices; None: two where there is no other device, else one."
-    threads: int | None = None
-    "Threads of each CPU device; None: the processors, shared evenly between the PoCL instances."
-    vendors: bool = True
-    "Whether drivers other than PoCL's are looked for."
-    copying: tuple[str, ...] = ()
-    "Ids of CPU devices that get copies of all arrays, as a device with its own memory does."
-
-    def __post_init__(self) -> None:
-        if self.pocl_instances is not None and not 1 <= self.pocl_instances <= 9:
-            raise InvalidSetting(f"pocl_instances must lie between 1 and 9, not {self.pocl_instances}")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidSetting(f"threads must be at least 1, not {self.threads}")
-
-
-DEFAULT_DRIVERS = DriverOptions()
 
 
 def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, str]:

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from apportion import errors
 from apportion.runtime.base import Calibration, DeviceInfo, Limits
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
 from apportion.runtime.opencl.pipe import BEGUN, SEEN, receive, send
-from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions, worker_environment
+from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
 
 _POLL_SECONDS = 0.05

@@ -1,10 +1,10 @@
 """First launches again, on times that were measured: what forecasts would choose now, and at what cost.
 
-    python tools/replay.py docs/results/co-execution > docs/results/co-execution.md
+    python -m reproduction first-launches docs/results/co-execution > docs/results/co-execution.md
 
-The folder holds `devices.json` (of `tools/campaign.py measure`) and folders of
-`python -m reproduction efficiency`, each
-for one size of the suite's instances. Forecasts are made here for the devices there, from calibrated
+The folder is a recording (`apportion.runtime.replay`): `devices.json` of `tools/campaign.py measure`, and
+folders of `python -m reproduction efficiency`, each for one size of the suite's instances. Forecasts are
+made here for the devices there, from calibrated
 speeds alone and from a timing model of the shipped campaign that never saw the suite; the time of a cut is
 read from the curve that was measured there. Nothing is launched. That is no measurement of the policy: what
 choosing takes is not in it, nor what happens after the first launch.
@@ -12,7 +12,6 @@ choosing takes is not in it, nor what happens after the first launch.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,8 @@ from apportion.coexecution.launching import Launcher
 from apportion.coexecution.policies.learned import PREDICTION, predicted
 from apportion.coexecution.sharing import Together
 from apportion.learn.times.fitting_times import fit_timing
-from apportion.runtime.base import DeviceInfo, info_from
-from apportion.runtime.opencl.platforms import DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.backend import Backend, open_backend
+from apportion.runtime.base import DeviceInfo
 from apportion.suite import PROBLEMS
 from apportion.suite.workloads import SUITE
 from reproduction.campaign.run import shipped
@@ -49,27 +47,6 @@ def fitted() -> None:
     timing.timing_model = lambda name=None: model  # type: ignore[assignment]
 
 
-def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """What tools that look at a folder of runs are asked."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=_folder, help="with devices.json, large/ and usual/")
-    return parser
-
-
-def _folder(text: str) -> Path:
-    path = Path(text)
-    if not (path / "devices.json").is_file():
-        raise argparse.ArgumentTypeError(f"there is no devices.json in {text}")
-    return path
-
-
-def devices_of(folder: Path) -> list[DeviceInfo]:
-    """The devices that a folder of runs is about."""
-    return [info_from(said) for said in json.loads((folder / "devices.json").read_text())]
-
-
 def rows_of(folder: Path, size: str) -> list[Row]:
     """The kernels that were measured at a size."""
     lines = (folder / size / "efficiency.jsonl").read_text().splitlines()
@@ -77,7 +54,7 @@ def rows_of(folder: Path, size: str) -> list[Row]:
 
 
 def forecasts(
-    rows: list[Row], size: str, infos: list[DeviceInfo], worker: Worker
+    rows: list[Row], size: str, infos: list[DeviceInfo], backend: Backend
 ) -> dict[str, list[Forecast]]:
     """What is foretold of every row's launch."""
     found: dict[str, list[Forecast]] = {SPEEDS: [], MODEL: []}
@@ -85,7 +62,7 @@ def forecasts(
         problem = PROBLEMS[row.problem]
         instance = problem.instance(getattr(problem, size))
         stage = next(stage for stage in instance.stages if stage.kernel == row.kernel)
-        with Together(problem.source(), stage.kernel, ["cpu", "cpu2"], worker=worker) as kernel:
+        with Together(problem.source(), stage.kernel, backend=backend) as kernel:
             bound = kernel.bind(
                 *instance.values(stage, instance.arrays),
                 global_size=stage.global_size,
@@ -218,19 +195,19 @@ def _unseen(measured: dict[str, list[Row]]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    folder = parser_of(__doc__).parse_args().folder
+def first_launches_again(folder: Path = Path("docs/results/co-execution")) -> None:
+    """Print what forecasts would choose now for first launches that were measured, and at what cost.
+
+    Args:
+        folder: a recording: devices.json, and large/ and usual/ with what `efficiency` measured.
+    """
     fitted()
-    infos = devices_of(folder)
     measured, parts = {}, {}
-    with Worker(DriverOptions(pocl_instances=2, threads=1, vendors=False)) as worker:
+    with open_backend(f"replay:{folder}") as backend:
+        infos = backend.devices()
         for size in SIZES:
             measured[size] = rows = rows_of(folder, size)
-            said = forecasts(rows, size, infos, worker)
+            said = forecasts(rows, size, infos, backend)
             parts[size] = {method: replayed(rows, each, infos) for method, each in said.items()}
     machine = json.loads((folder / "large" / "machine.json").read_text())
     print(page(parts, measured, machine), end="")
-
-
-if __name__ == "__main__":
-    main()

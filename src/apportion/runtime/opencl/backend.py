@@ -1,0 +1,90 @@
+"""The backend `opencl`: every OpenCL device, behind a worker process."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from apportion.runtime.backend import Backend
+from apportion.runtime.base import Calibration, DeviceInfo, Limits, middle_of
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.memory import Region
+from apportion.runtime.opencl.visiting_worker import VisitingWorker
+from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.visit import Launched, Seen, Visit
+from apportion.settings import cache_folder
+
+_TIMES = 3
+_MEASURED_AS = 5
+"Changes when calibrating changes, so that what was measured otherwise is not believed."
+
+
+class OpenCLBackend(Backend):
+    """Every OpenCL device of this machine.
+
+    Args:
+        drivers: which drivers are loaded.
+        limits: what a launch may take before its worker is stopped.
+    """
+
+    def __init__(self, drivers: DriverOptions = DEFAULT_DRIVERS, limits: Limits | None = None) -> None:
+        self.worker = VisitingWorker(drivers, limits)
+
+    @classmethod
+    def open(cls, place: str, drivers: DriverOptions, limits: Limits | None) -> Self:
+        """The devices of these drivers."""
+        return cls(drivers, limits)
+
+    def devices(self) -> list[DeviceInfo]:
+        """Every device that the drivers offer, with its calibration where one is kept."""
+        return [dataclasses.replace(info, calibration=_kept(info)) for info in self.worker.devices()]
+
+    def build(self, build: Build, devices: Sequence[str]) -> dict[str, int]:
+        """Compile for these devices."""
+        return self.worker.build(build, list(devices))
+
+    def allocate(self, nbytes: int) -> Region:
+        """Memory that this process and the worker share."""
+        return self.worker.region(nbytes)
+
+    def launch(self, plan: Plan) -> Outcome:
+        """Run a plan in the worker."""
+        return self.worker.run(plan)
+
+    def calibrate(self, devices: Sequence[str] | None = None) -> list[DeviceInfo]:
+        """Measure devices, each the median of several times, and keep the result in the cache."""
+        found = []
+        for info in self.worker.devices():
+            if devices is not None and info.id not in devices:
+                continue
+            calibration = middle_of([self.worker.calibrate(info.id) for _ in range(_TIMES)])
+            _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
+            found.append(dataclasses.replace(info, calibration=calibration))
+        return found
+
+    def measure(
+        self, visit: Visit, seconds: float, report: Callable[[tuple[str, Launched]], None] | None = None
+    ) -> list[Seen]:
+        """Measure a visit in the worker."""
+        return self.worker.visit(visit, seconds, report)
+
+    def close(self) -> None:
+        """End the worker; the next request would start another."""
+        self.worker.close()
+
+
+def _kept(info: DeviceInfo) -> Calibration | None:
+    try:
+        values: dict[str, Any] = json.loads(_calibration_file(info).read_text())
+        return Calibration(**values)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _calibration_file(info: DeviceInfo) -> Any:
+    what = (_MEASURED_AS, info.id, info.name, info.platform, info.driver, info.compute_units)
+    digest = hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+    return cache_folder("calibrations") / f"{info.id}-{digest}.json"

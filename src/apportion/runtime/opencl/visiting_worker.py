@@ -1,0 +1,33 @@
+"""A worker that is also asked to measure: visits of one case of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.visit import Launched, Seen, Visit
+
+
+class VisitingWorker(Worker):
+    """A worker that is also asked for visits."""
+
+    def visit(
+        self, visit: Visit, seconds: float, report: Callable[[tuple[str, Launched]], None] | None = None
+    ) -> list[Seen]:
+        """Do a visit, within a time.
+
+        Args:
+            report: is told every launch, with its device, as soon as it is measured.
+
+        Raises:
+            DeadlineExceeded, WorkerCrashed, LimitExceeded: the kernel, or a driver, is at fault.
+        """
+        doing = f"measuring {visit.plan.build.kernel!r} on {', '.join(visit.devices)}"
+        if self._process is None:  # loading the drivers has its own time, which is longer than a visit's
+            self._ask("describe", seconds=0.0, doing="listing devices")
+        seen: list[Seen] = self._ask(
+            "visit", visit, seconds=seconds, doing=doing, report=report or (lambda _: None)
+        )
+        if any(one.failure.startswith("LaunchFailed") for one in seen):
+            self._stop()  # a GPU's context is of no more use after some errors, and does not say so
+        return seen

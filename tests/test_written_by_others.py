@@ -1,0 +1,85 @@
+"""The pages *Write a policy* and *Write a backend*: their code is found through entry points, and passes the checks."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from apportion.coexecution.policies import policy_of
+from apportion.coexecution.sharing import Together
+from apportion.runtime.backend import open_backend
+from apportion.runtime.opencl.backend import OpenCLBackend
+from apportion.runtime.replay import Recorder
+from apportion.runtime.split import Split
+from apportion.suite import problem_of
+from apportion.testing.backend_checks import launches, run
+
+DOCS = Path(__file__).parents[1] / "docs"
+RECORDING = DOCS / "results" / "co-execution"
+
+
+def _install(page: str, folder: Path, name: str) -> None:
+    """Put a page's Python files and its entry points where an installed package would have them."""
+    text = (DOCS / "howto" / page).read_text()
+    for code in re.findall(r"```python\n(.*?)```", text, re.S):
+        file = re.match(r"# (\S+\.py)\n", code)
+        assert file is not None, "every example says which file it is"
+        (folder / file[1]).write_text(code)
+    (points,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    group, key, target = re.match(r'\[project.entry-points."(.*?)"\]\n(\S+) = "(.*?)"', points).groups()  # type: ignore[union-attr]
+    info = folder / f"{name}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{key} = {target}\n")
+
+
+def _pass(checks: type) -> int:
+    """Run every check of a class; how many there were."""
+    names = [name for name in dir(checks) if name.startswith("test_")]
+    for name in names:
+        getattr(checks(), name)()
+    return len(names)
+
+
+def test_the_policy_of_the_page_is_found_by_its_name_and_passes_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install("write-a-policy.md", tmp_path, "mine")
+    monkeypatch.syspath_prepend(tmp_path)
+    problem = problem_of("bezier")
+    instance = problem.instance(problem.usual)
+    (stage,) = instance.stages
+    with Together(
+        problem.source(), "bezier", backend=f"replay:{RECORDING}", policy="fastest-so-far"
+    ) as kernel:
+        bound = kernel.bind(
+            *instance.values(stage, instance.arrays),
+            global_size=stage.global_size,
+            local_size=stage.local_size,
+        )
+        splits = [bound.run("fastest-so-far").split for _ in range(4)]
+        assert type(policy_of("fastest-so-far", kernel.devices)).__name__ == "FastestSoFar"
+    assert [split["cpu"] for split in splits] == [1.0, 0.0, 0.0, 0.0]
+    assert _pass(importlib.import_module("test_mine").TestFastestSoFar) >= 5
+
+
+def test_the_backend_of_the_page_is_found_by_its_name_and_passes_the_checks(
+    backend: OpenCLBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install("write-a-backend.md", tmp_path, "theirs")
+    monkeypatch.syspath_prepend(tmp_path)
+    recorder = Recorder(backend)
+    names = [info.id for info in recorder.devices()]
+    for call, _, _ in launches().values():
+        for split in (*map(Split.alone, names), Split.even(names)):
+            run(recorder, call, split)
+    recorder.save(tmp_path / "recorded")
+    with open_backend(f"slow:{tmp_path / 'recorded'}") as slow:
+        call = launches()["a line"][0]
+        assert run(slow, call, Split.alone("cpu")).seconds > 1e-3
+    module = importlib.import_module("test_theirs")
+    monkeypatch.setattr(module, "RECORDED", tmp_path / "recorded", raising=False)
+    assert _pass(module.TestSlowLaunches) >= 9
