@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from apportion.runtime.backend import open_backend, with_speeds
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.opencl.devices import described, with_speeds
-from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 
 
 def devices(*, calibrate: bool = False, drivers: DriverOptions = DEFAULT_DRIVERS) -> tuple[DeviceInfo, ...]:
@@ -16,5 +15,5 @@ def devices(*, calibrate: bool = False, drivers: DriverOptions = DEFAULT_DRIVERS
             the results are kept for later.
         drivers: how the drivers are started.
     """
-    with Worker(drivers) as worker:
-        return tuple(with_speeds(worker) if calibrate else described(worker))
+    with open_backend(drivers=drivers) as backend:
+        return tuple(with_speeds(backend) if calibrate else backend.devices())

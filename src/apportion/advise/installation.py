@@ -128,7 +128,8 @@ def compilers() -> Iterator[Compiler]:
 def opencl_devices(_: object) -> list[dict[str, Any]]:
     """The OpenCL devices of this machine, one dict each; call it in a process that may be lost."""
     # Drivers are looked for where `apportion run` looks; the places must be set before they load.
-    from apportion.runtime.opencl.platforms import DriverOptions, worker_environment
+    from apportion.runtime.drivers import DriverOptions
+    from apportion.runtime.opencl.platforms import worker_environment
 
     os.environ.update(worker_environment(DriverOptions(pocl_instances=1)))
     import pyopencl  # here, because only the worker may load it

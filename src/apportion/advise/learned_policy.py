@@ -11,13 +11,14 @@ from pathlib import Path
 
 from apportion.advise import launch_times as timing
 from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
+from apportion.coexecution.policies.base import Policy
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
 from apportion.program.compile import CompileOptions
 from apportion.program.source import Source
+from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo, Limits
-from apportion.runtime.opencl.platforms import DEFAULT_DRIVERS, DriverOptions
-from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 
 DEFAULT_COMPILE = CompileOptions()
 
@@ -57,13 +58,13 @@ def share(
     kernel: str | None = None,
     devices: Sequence[str] | None = None,
     *,
-    policy: str | float = "learned+feedback",
+    policy: str | float | Policy = "learned+feedback",
     predictor: Predictor = learned,
     merges: Mapping[str, str] | None = None,
     trust: bool = False,
     compile: CompileOptions = DEFAULT_COMPILE,
     limits: Limits | None = None,
-    worker: Worker | None = None,
+    backend: Backend | str = "opencl",
     drivers: DriverOptions = DEFAULT_DRIVERS,
 ) -> Together:
     """Share one OpenCL kernel between several devices; learned models split its first launch.
@@ -71,20 +72,20 @@ def share(
         with apportion.share("saxpy.cl") as kernel:
             execution = kernel(x, y, 2.0, n, global_size=n)
 
-    Close the result, or use it in a `with`: it holds a worker process.
+    Close the result, or use it in a `with`: it holds the devices.
 
     Args:
         source: OpenCL C, or the path of a file of it.
         kernel: its name; needed only where the source has several.
         devices: ids of the devices that share the work, in the order of their parts; None: all of them.
         policy: who gets how much. `learned+feedback` corrects the prediction by what launches took; a number
-            from 0 to 1 is the share of the first device; `apportion.coexecution.cuts` has the others.
+            from 0 to 1 is the share of the first device; `apportion.coexecution.policies` has the others.
         predictor: predicts what each device takes at the first launch of a size.
         merges: argument → how the devices' results are put together, where you know better than the analysis.
         trust: do not compare the first launch of a size with one device's results.
         compile: macros, include folders and the standard.
         limits: the deadline of a launch, and its memory.
-        worker: a worker process to use, which stays open; None: one of its own.
+        backend: what runs launches: one that is open and stays so, or the name of one (`replay:FOLDER`).
         drivers: how the drivers are started.
 
     Raises:
@@ -102,7 +103,7 @@ def share(
         trust=trust,
         compile=compile,
         limits=limits,
-        worker=worker,
+        backend=backend,
         drivers=drivers,
     )
 

@@ -14,9 +14,8 @@ from apportion.cli.show import note, print_json, print_table
 from apportion.errors import NoDevice
 from apportion.program.compile import CompileOptions
 from apportion.program.source import Source
+from apportion.runtime.backend import open_backend
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.opencl.devices import described
-from apportion.runtime.opencl.worker import Worker
 
 _LIST = Parameter(negative="")
 
@@ -73,8 +72,8 @@ def inspect(
 def devices_here() -> tuple[DeviceInfo, ...]:
     """The OpenCL devices of this machine; none where there is no driver."""
     try:
-        with Worker() as worker:
-            return tuple(described(worker))
+        with open_backend() as backend:
+            return tuple(backend.devices())
     except (ImportError, NoDevice):
         return ()
 

@@ -31,9 +31,8 @@ from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.runtime.arguments import arguments_for
+from apportion.runtime.backend import open_backend, with_speeds
 from apportion.runtime.base import Limits, info_from
-from apportion.runtime.opencl.devices import calibrated, with_speeds
-from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 from apportion.serve.forms import (
@@ -159,8 +158,8 @@ def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
 def _devices(form: Any, report: Report) -> list[dict[str, Any]]:
     """What `apportion devices --json` prints, one object for each device; none where there is no driver."""
     try:
-        with Worker() as worker:
-            found = calibrated(worker) if form.get("calibrate") else with_speeds(worker)
+        with open_backend() as backend:
+            found = backend.calibrate() if form.get("calibrate") else with_speeds(backend)
     except MissingPackage:
         return []
     return [asdict(info) for info in found]
