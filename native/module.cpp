@@ -37,5 +37,6 @@ NB_MODULE(_native, module) {
     bind_hlo(module);
     bind_kernel_count(module);
     bind_process_trace(module);
+    bind_schedule(module);
     bind_simulate(module);
 }
