@@ -1,14 +1,16 @@
-// The simulator of schedules as Python sees it: two functions over arrays.
+// The simulator of schedules as Python sees it: functions over arrays.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "bindings.h"
+#include "rounds.h"
 #include "schedule.h"
 
 namespace nb = nanobind;
@@ -95,6 +97,44 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
                           result.head_delay);
 }
 
+nb::tuple in_rounds(Column<double> arrival, Column<int64_t> width, Column<int64_t> steps, Matrix speed,
+                    std::vector<int64_t> slots, nb::callable allocate, std::optional<nb::callable> order, double seconds,
+                    double between_allocations, bool fill, bool drop) {
+    apportion::RoundJobs jobs;
+    const size_t count = arrival.size(), systems = slots.size();
+    if (count == 0 || width.size() != count || steps.size() != count || speed.shape(0) != count ||
+        speed.shape(1) != systems)
+        throw std::invalid_argument("Speeds need a row for each job and a column for each system");
+    jobs.count = static_cast<int64_t>(count);
+    jobs.arrival = arrival.data(), jobs.width = width.data(), jobs.steps = steps.data(), jobs.speed = speed.data();
+    for (size_t job = 0; job < count; ++job) {
+        bool fits = false;
+        for (size_t system = 0; system < systems; ++system)
+            fits = fits || (speed(job, system) > 0 && width.data()[job] <= slots[system]);
+        if (!fits || steps.data()[job] < 1 || width.data()[job] < 1 || !std::isfinite(arrival.data()[job]) ||
+            (job > 0 && arrival.data()[job] < arrival.data()[job - 1]))
+            throw std::invalid_argument("Each job needs steps, a system that it fits on, and its place in time");
+    }
+    if (!(seconds > 0)) throw std::invalid_argument("A round takes time");
+    apportion::RoundOptions options;
+    options.slots = std::move(slots), options.seconds = seconds, options.between_allocations = between_allocations;
+    options.fill = fill, options.drop = drop;
+    auto ask = [&](double now, const std::vector<int64_t>& active, const std::vector<int64_t>& left,
+                   std::vector<double>& shares) {
+        auto answer = nb::cast<Matrix>(allocate(now, array_of(std::vector<int64_t>(active)),
+                                                array_of(std::vector<int64_t>(left))));
+        if (answer.shape(0) != active.size() || answer.shape(1) != systems)
+            throw std::invalid_argument("Shares need a row for each active job and a column for each system");
+        std::copy(answer.data(), answer.data() + shares.size(), shares.begin());
+    };
+    apportion::Order shuffled;
+    if (order) shuffled = [&](std::vector<int32_t>& places) { places = nb::cast<std::vector<int32_t>>((*order)(places)); };
+    apportion::RoundResult result = apportion::run_rounds(jobs, options, ask, shuffled);
+    return nb::make_tuple(array_of(std::move(result.start)), array_of(std::move(result.end)),
+                          array_of(std::move(result.ran)), array_of(std::move(result.dropped)), result.rounds,
+                          result.allocations, result.pieces);
+}
+
 }  // namespace
 
 void bind_schedule(nb::module_& module) {
@@ -105,4 +145,9 @@ void bind_schedule(nb::module_& module) {
                "tie"_a = 0.0, "repeat_sigma"_a = 0.0, "explore"_a = 0.0, "list"_a = false, "programs"_a = 0,
                "Each job's system, start, end, predicted seconds and whether it was killed; then slot-seconds lost, "
                "trials made on purpose, and the longest delay of a reserved head.");
+    module.def("run_rounds", &in_rounds, "arrival"_a, "width"_a, "steps"_a, "speed"_a, "slots"_a, "allocate"_a,
+               "order"_a = nb::none(), nb::kw_only(), "seconds"_a = 360.0, "between_allocations"_a = 1920.0,
+               "fill"_a = true, "drop"_a = false,
+               "Each job's first start, end, seconds on each system (flat) and whether it was given up; then how many "
+               "rounds, allocations and slices there were.");
 }

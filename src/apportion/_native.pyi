@@ -1,5 +1,6 @@
 """What the native extension offers: program graphs from LLVM IR text, and the analyses over them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,40 @@ def simulate_control(
     budget: int,
     item_budget: int,
 ) -> tuple[list[int], list[int], int, int] | None: ...
+
+# Schedules of jobs over systems: native/schedule_bind.cpp.
+
+def schedule_jobs(
+    in_order: bool,
+    arrival: NDArray[np.float64],
+    width: NDArray[np.int64],
+    truth: NDArray[np.float64],
+    predicted: NDArray[np.float64],
+    slots: list[int],
+    **options: Any,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.uint8],
+    float,
+    int,
+    float,
+]: ...
+def run_rounds(
+    arrival: NDArray[np.float64],
+    width: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    speed: NDArray[np.float64],
+    slots: list[int],
+    allocate: Callable[[float, NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]],
+    order: Callable[[list[int]], list[int]] | None = ...,
+    *,
+    seconds: float = ...,
+    between_allocations: float = ...,
+    fill: bool = ...,
+    drop: bool = ...,
+) -> tuple[
+    NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8], int, int, int
+]: ...

@@ -1,0 +1,208 @@
+"""Queues, backfilling and late binding on traces small enough to work out by hand, and invariants on drawn ones."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from apportion.schedule import (
+    Beliefs,
+    JobTrace,
+    ScheduleSettings,
+    SchedulingProblem,
+    SystemSlots,
+    exact,
+    policies,
+    simulate,
+    with_errors,
+)
+from apportion.schedule.queues import by_events, in_order
+
+inf = float("inf")
+
+
+def trace_of(rows, slots, **more):
+    """Jobs as (arrival, width, seconds on each system); the systems are called a, b, …"""
+    systems = tuple(SystemSlots(name, count) for name, count in zip("abcdefgh", slots, strict=False))
+    count = len(rows)
+    defaults = {"program": np.zeros(count, np.int32), "programs": ("p",)}
+    return JobTrace(
+        systems,
+        np.arange(count),
+        np.array([float(row[0]) for row in rows]),
+        np.array([row[1] for row in rows], np.int64),
+        np.array([[float(value) for value in row[2]] for row in rows]),
+        **(defaults | more),
+    )
+
+
+def run(policy, trace, **options):
+    beliefs = options.pop("beliefs", None) or exact(trace)
+    return policies.load(policy)(SchedulingProblem(trace, beliefs, ScheduleSettings(**options)))
+
+
+def test_easy_lets_a_short_job_pass_a_wide_one_that_waits():
+    trace = trace_of([(0, 2, [10]), (1, 3, [10]), (2, 1, [5]), (3, 1, [20])], [3])
+    plain, easy = run("fastest", trace), run("easy_fastest", trace)
+    assert plain.start.tolist() == [0, 10, 20, 20]
+    assert easy.start.tolist() == [0, 10, 2, 20]
+
+
+def test_conservative_backfilling_delays_nobody_in_the_queue():
+    trace = trace_of([(0, 2, [10]), (1, 3, [10]), (1, 3, [10]), (2, 1, [8]), (2, 1, [30])], [3])
+    found = run("fastest", trace, backfill="conservative")
+    assert found.start.tolist() == [0, 10, 20, 2, 30]
+
+
+def test_eft_waits_for_a_fast_system_when_that_ends_sooner():
+    trace = trace_of([(0, 1, [10, 100]), (0, 1, [10, 100]), (0, 1, [10, 15])], [1, 1])
+    found = run("eft", trace)
+    assert found.system.tolist() == [0, 0, 1]
+    assert found.end.tolist() == [10, 20, 15]
+
+
+def test_late_binding_repairs_a_wrong_prediction():
+    # The first job was believed to take 100 s on a, and takes 10: who was to wait for b can start there at once.
+    trace = trace_of([(0, 1, [10, inf]), (1, 1, [20, 30]), (1, 1, [20, 30])], [1, 1])
+    beliefs = Beliefs(np.array([[100, inf], [20, 30], [20, 30]], float))
+    early, late = run("eft", trace, beliefs=beliefs), run("eft_late", trace, beliefs=beliefs)
+    assert early.system.tolist() == [0, 1, 1]
+    assert early.end.tolist() == [10, 31, 61]
+    assert late.system.tolist() == [0, 1, 0]
+    assert late.end.tolist() == [10, 31, 30]
+
+
+def test_shortest_first_serves_short_jobs_and_an_aged_one_before_them():
+    trace = trace_of([(0, 1, [100]), (1, 1, [50]), (2, 1, [10]), (3, 1, [10])], [1])
+    assert run("sjf", trace).start.tolist() == [0, 120, 100, 110]
+    aged = trace_of([(0, 1, [700]), (1, 1, [60]), (699, 1, [59])], [1])
+    assert run("sjf", aged).start.tolist() == [0, 700, 760]  # it had waited more than 10 times its 60 s
+
+
+def test_a_job_that_outlives_its_limit_is_killed_or_comes_back_with_twice_the_limit():
+    trace = trace_of([(0, 1, [35])], [1], limit=np.array([10.0]))
+    killed = run("easy_fastest", trace)
+    assert (killed.killed.tolist(), killed.end.tolist(), killed.lost_slot_seconds) == ([True], [10.0], 10.0)
+    again = run("easy_fastest", trace, requeue=True)
+    assert (again.killed.tolist(), again.end.tolist(), again.lost_slot_seconds) == ([False], [65.0], 30.0)
+    summary = next(simulate(trace, ["easy_fastest"])).summary
+    assert (summary.completed, summary.killed) == (0, 1)
+
+
+def test_careful_learns_from_a_finished_job_which_system_its_class_is_slow_on():
+    # Predicted: a takes 10 s, b 12. In truth a takes 50: after the first run b is known to be better.
+    rows = [(0, 1, [50, 12])] + [(100 * number, 1, [50, 12]) for number in range(1, 6)]
+    trace = trace_of(rows, [1, 1])
+    beliefs = Beliefs(np.tile([10.0, 12.0], (6, 1)), np.full((6, 2), 1.0))
+    assert run("careful", trace, beliefs=beliefs).system.tolist() == [0, 1, 1, 1, 1, 1]
+    assert run("careful", trace, beliefs=beliefs, learn=False).system.tolist() == [0] * 6
+
+
+def test_exploring_tries_a_system_that_many_jobs_of_the_class_would_gain_from():
+    rows = [(0, 1, [10, 1])] * 60 + [(10.0 * number, 1, [10, 1]) for number in range(1, 2000)]
+    trace = trace_of(rows, [30, 30])
+    beliefs = Beliefs(np.tile([10.0, 16.0], (len(rows), 1)), np.full((len(rows), 2), 1.5))
+    assert run("careful", trace, beliefs=beliefs).explored == 0
+    found = run("careful", trace, beliefs=beliefs, explore=0.01)
+    assert found.explored >= 0
+    assert found.end.max() <= run("careful", trace, beliefs=beliefs).end.max() * 1.01
+
+
+def test_an_abstaining_prediction_leaves_the_job_to_its_user_then_the_default_then_turns():
+    rows = [(0, 1, [10, 10])] * 4
+    beliefs = Beliefs(np.full((4, 2), 10.0), abstains=np.ones(4, bool))
+    assert run("eft", trace_of(rows, [9, 9]), beliefs=beliefs).system.tolist() == [0, 1, 0, 1]
+    assert run("eft", trace_of(rows, [9, 9]), beliefs=beliefs, default="b").system.tolist() == [1] * 4
+    chosen = trace_of(rows, [9, 9], chosen=np.array([0, -1, 0, -1], np.int32))
+    found = run("eft", chosen, beliefs=beliefs, default="b")
+    assert found.system.tolist() == [0, 1, 0, 1]
+    assert found.fallback.all()
+
+
+@st.composite
+def traces(draw):
+    count = draw(st.integers(1, 25))
+    slots = draw(st.lists(st.integers(2, 6), min_size=1, max_size=3))
+    arrivals = sorted(draw(st.lists(st.integers(0, 60), min_size=count, max_size=count)))
+    rows = []
+    for arrival in arrivals:
+        times = [draw(st.sampled_from([1.0, 2.5, 7.0, 20.0, inf])) for _ in slots]
+        if all(time == inf for time in times):
+            times[0] = 3.0
+        rows.append((arrival, draw(st.integers(1, 2)), times))
+    return trace_of(rows, slots)
+
+
+@limits(max_examples=60, deadline=None)
+@drawn(
+    traces(),
+    st.sampled_from(sorted(set(policies) - {"user", "user_rr", "allox"})),
+    st.sampled_from([0.0, 1.0]),
+)
+def test_every_job_runs_once_after_it_arrives_within_the_slots_and_again_the_same(trace, policy, sigma):
+    beliefs = with_errors(trace, sigma, seed=1)
+    found, again = run(policy, trace, beliefs=beliefs), run(policy, trace, beliefs=beliefs)
+    assert (found.start >= trace.arrival).all()
+    rows = np.arange(len(trace))
+    assert np.allclose(found.end - found.start, trace.seconds[rows, found.system])
+    for system, count in enumerate(trace.slots):
+        mine = found.system == system
+        for instant in found.start[mine]:
+            there = mine & (found.start <= instant) & (instant < found.end)
+            assert trace.width[there].sum() <= count
+    assert np.array_equal(found.start, again.start)
+    assert np.array_equal(found.system, again.system)
+
+
+@limits(max_examples=40, deadline=None)
+@drawn(traces())
+def test_no_schedule_is_shorter_than_the_bound(trace):
+    for result in simulate(trace, ["eft", "makespan", "careful"]):
+        assert result.summary.makespan_s >= result.summary.lp_bound_s * (1 - 1e-9)
+
+
+@limits(max_examples=40, deadline=None)
+@drawn(traces())
+def test_the_plain_loop_and_the_events_agree_on_queues_without_holes(trace):
+    problem = SchedulingProblem(trace, exact(trace))
+    plain, events = in_order(problem), by_events(problem)
+    assert np.array_equal(plain.system, events.system)
+    assert np.array_equal(plain.start, events.start)
+
+
+def test_the_oracle_is_the_same_policy_given_the_truth():
+    trace = trace_of([(number, 1, [10 + number % 3, 12]) for number in range(30)], [1, 1])
+    wrong = with_errors(trace, 2.0, seed=3)
+    oracle, known = simulate(trace, ["oracle_eft"], beliefs=wrong), simulate(trace, ["eft"])
+    assert np.array_equal(next(oracle).schedule.start, next(known).schedule.start)
+
+
+def test_a_million_jobs_cost_no_more_each_than_fifty_thousand():
+    def per_job(count):
+        drawing = np.random.default_rng(0)
+        seconds = drawing.lognormal(5, 1, count)[:, None] * drawing.uniform(0.5, 2, (count, 4))
+        rate = 0.85 * 800 / seconds.min(axis=1).mean()
+        rows = trace_of([(0, 1, [1.0, 1.0, 1.0, 1.0])], [200] * 4)
+        trace = replace(
+            rows, job=np.arange(count), arrival=np.cumsum(drawing.exponential(1 / rate, count)),
+            width=np.ones(count, np.int64), seconds=seconds, program=np.zeros(count, np.int32),
+        )  # fmt: skip
+        problem = SchedulingProblem(trace, exact(trace))
+        began = time.process_time()
+        policies.load("easy_fastest")(problem)
+        return (time.process_time() - began) / count
+
+    small, large = min(per_job(50_000) for _ in range(2)), per_job(500_000)
+    assert large < 3 * small
+    assert large < 1 / 80_000
+
+
+def test_no_learning_needs_no_sigma():
+    trace = trace_of([(0, 1, [10, 20])] * 5, [1, 1])
+    assert run("careful", trace).end.max() == pytest.approx(40)
