@@ -30,6 +30,7 @@ GROUPS = {
         ),
         "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
         "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
+        "schedule": ("apportion.cli.schedule:schedule", "Decide which job runs on which system."),
     },
     "Run": {
         "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
@@ -68,28 +69,6 @@ GROUPS = {
             "Say what is installed, what is found, and what is missing.",
         ),
     },
-COMMANDS = {
-    "graph": ("apportion.cli.graph:graph", "Build program graphs from source, LLVM IR or a folder of them."),
-    "analyze": ("apportion.cli.analyze:analyze", "Run a data-flow analysis over a program graph."),
-    "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
-    "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
-    "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
-    "run": ("apportion.cli.run:run", "Run an OpenCL kernel on several devices at once."),
-    "generate": ("apportion.cli.generate:generate", "Generate verified kernels to measure and learn from."),
-    "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
-    "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
-    "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
-    "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
-    "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
-    "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
-    "predict": ("apportion.cli.predict:predict", "Say which share of a kernel's work the CPU should take."),
-    "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
-    "explain": ("apportion.cli.explain:explain", "Show which instructions moved a prediction."),
-    "counters": ("apportion.cli.counters:counters", "Count what programs and kernels do, on any machine."),
-    "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
-    "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
-    "schedule": ("apportion.cli.schedule:schedule", "Decide which job runs on which system."),
-    "doctor": ("apportion.cli.doctor:doctor", "Say what is installed, what is found, and what is missing."),
 }
 "A group of the help, its verbs, the function that serves each, and its line in the help (said here so that \
 help loads no verb)."
