@@ -48,7 +48,7 @@ from apportion.learn.dataflow.programl import (
 )
 from apportion.learn.model import Optimisation
 from apportion.learn.nn.cuda_buffers import Frames
-from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.layers import GatedMessages, operations_for
 from apportion.learn.nn.propagation import TorchOperations
 from apportion.testing.model_checks import Silence
@@ -254,7 +254,7 @@ def framed(network: NodeNetwork, batch: Batch, device: torch.device, seconds: fl
     result = {}
     for name, work, gradients in (("forward", network, False), ("training_step", step, True)):
         arrays = node_arrays(batch, gradients=gradients)
-        frames, recorder = Frames(batch.kinds, device), Recorder()
+        frames, recorder = Frames(batch.kinds, device), GraphRecorder()
 
         def act(arrays=arrays, frames=frames, recorder=recorder, work=work) -> Any:
             number, frame = frames.pour(arrays)

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from apportion.data.configurations import StoredGraph
-from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.data.configurations import ConfiguredGraph
+from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.losses import list_mle
 from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of, whole_graph
 from apportion.learn.ranking.ranking_network import SLOPE, RankingNetwork
@@ -114,7 +114,7 @@ def measure(
 
 def recorded(action: Callable[[], None]) -> Callable[[], None]:
     """The action as a CUDA graph: what the GPU takes, without what the host takes to launch it."""
-    recorder = Recorder()
+    recorder = GraphRecorder()
     return lambda: recorder("action", action)
 
 
@@ -162,7 +162,7 @@ def compare(network: RankingNetwork, inputs: GraphInputs, rows: Tensor, runtime:
     }
 
 
-def synthetic_graph(nodes: int, configurable: int, configurations: int, *, seed: int = 0) -> StoredGraph:
+def synthetic_graph(nodes: int, configurable: int, configurations: int, *, seed: int = 0) -> ConfiguredGraph:
     """A layout graph as the store has it, with edges like those of compiled tensor programs."""
     random = np.random.default_rng(seed)
     count = int(1.6 * nodes)
@@ -188,10 +188,10 @@ def synthetic_graph(nodes: int, configurable: int, configurations: int, *, seed:
         "options": layouts, "option_offset": offsets, "codes": codes,
         "config_runtime": (1e6 * (1 + cost[offsets[:-1] + codes].sum(1))).astype(np.int64),
     }  # fmt: skip
-    return StoredGraph(f"synthetic-{nodes}", "layout:xla:random", "train", arrays)
+    return ConfiguredGraph(f"synthetic-{nodes}", "layout:xla:random", "train", arrays)
 
 
-def fit_scaling(network: RankingNetwork, stored: StoredGraph) -> None:
+def fit_scaling(network: RankingNetwork, stored: ConfiguredGraph) -> None:
     """Set the network's scaling from one graph."""
     features = np.log1p(stored.arrays["node_feat"])
     network.mean.copy_(torch.from_numpy(features.mean(0)))

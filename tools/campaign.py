@@ -41,7 +41,7 @@ from apportion.data.published import cgo17
 from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
 from apportion.measure.campaign import Campaign, read_journal, run_campaign, write_table
-from apportion.measure.preparing import Prepared, prepare
+from apportion.measure.preparing import PreparedWorkload, prepare
 from apportion.program import frontends
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
@@ -213,7 +213,7 @@ def prepare_all(
     lock = threading.Lock()
     with journal.open("a") as file:
 
-        def report(prepared: Prepared) -> None:
+        def report(prepared: PreparedWorkload) -> None:
             each = prepared.workload
             with lock:
                 line = [_called(each), each.name, each.suite, each.kernel, prepared.failure, prepared.said]

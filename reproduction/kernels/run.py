@@ -16,7 +16,7 @@ from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.learn.shares.kernel_model import KernelModel
 from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
-from apportion.learn.shares.shipping import Coverage, ship, ship_pair
+from apportion.learn.shares.shipping import IntervalCoverage, ship, ship_pair
 from apportion.settings import load
 from reproduction.ablation.page import table_42
 from reproduction.ablation.run import ablation_data
@@ -116,7 +116,7 @@ def predictor(
 
 
 def _covered(
-    pair: str, model: KernelModel, coverage: Sequence[Coverage], path: Path
+    pair: str, model: KernelModel, coverage: Sequence[IntervalCoverage], path: Path
 ) -> list[tuple[object, ...]]:
     return [(pair, model.about["held_out_mae"], *vars(level).values(), path) for level in coverage]
 

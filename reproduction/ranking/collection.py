@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.data.folds import Fold
 from apportion.data.npz import Member, NpzFile
 from apportion.data.packing import OptionTable
@@ -91,7 +91,7 @@ class CollectionScore:
     measures: dict[str, Interval]
 
 
-def read_collection(folder: Path) -> list[StoredGraph]:
+def read_collection(folder: Path) -> list[ConfiguredGraph]:
     """The tile graphs below a folder, with every repeat and what the compiler said where files have them.
 
     Raises:
@@ -103,7 +103,7 @@ def read_collection(folder: Path) -> list[StoredGraph]:
     return [_read(path) for path in paths]
 
 
-def _read(path: Path) -> StoredGraph:
+def _read(path: Path) -> ConfiguredGraph:
     tile = read_tile(path)
     table = OptionTable(1)
     arrays: dict[str, NDArray[Any]] = {
@@ -114,7 +114,7 @@ def _read(path: Path) -> StoredGraph:
     }  # fmt: skip
     with NpzFile(path, TILE_MEMBERS, {**SPLITS_MEMBER, **_OWN}) as file:
         arrays |= {name: file.read(name) for name in _OWN if name in file.shapes}
-    return StoredGraph(path.name.removesuffix(".npz"), "tile:xla", path.parent.name, arrays)
+    return ConfiguredGraph(path.name.removesuffix(".npz"), "tile:xla", path.parent.name, arrays)
 
 
 def folds_of(names: Sequence[str], protocol: Protocol, count: int, *, seed: int = 0) -> list[Fold]:
@@ -147,7 +147,7 @@ def folds_of(names: Sequence[str], protocol: Protocol, count: int, *, seed: int 
     return made
 
 
-def usable(comparison: CollectionComparison, graphs: Sequence[StoredGraph]) -> CollectionComparison:
+def usable(comparison: CollectionComparison, graphs: Sequence[ConfiguredGraph]) -> CollectionComparison:
     """What of a comparison a collection allows.
 
     Rows that learn from what the compiler said are left out where graphs do not say it, and there are no more
@@ -164,14 +164,14 @@ def _needs_compiler(row: Entry) -> bool:
     return '"compiled"' in said or '"relative"' in said
 
 
-def fingerprint(graphs: Sequence[StoredGraph]) -> str:
+def fingerprint(graphs: Sequence[ConfiguredGraph]) -> str:
     """Of all runtimes: two collections with the same one are the same."""
     return hashlib.sha256(b"".join(graph.runtime.tobytes() for graph in graphs)).hexdigest()[:16]
 
 
 def compare(
     comparison: CollectionComparison,
-    graphs: Sequence[StoredGraph],
+    graphs: Sequence[ConfiguredGraph],
     results: Path,
     *,
     report: Callable[[str], None],
@@ -204,7 +204,7 @@ def compare(
     return scores
 
 
-def without_training(graphs: Sequence[StoredGraph], protocol: str) -> Iterator[CollectionScore]:
+def without_training(graphs: Sequence[ConfiguredGraph], protocol: str) -> Iterator[CollectionScore]:
     """The rows that need no ranker: by chance, the heuristic's default, and the repeats' other half."""
     random = np.random.default_rng(0)
     draws = [
@@ -216,21 +216,21 @@ def without_training(graphs: Sequence[StoredGraph], protocol: str) -> Iterator[C
         yield _score(HALF, protocol, [[_half(graph) for graph in graphs]])
 
 
-def measured(graph: StoredGraph, scores: NDArray[Any]) -> RankedGraph:
+def measured(graph: ConfiguredGraph, scores: NDArray[Any]) -> RankedGraph:
     """How well scores rank a graph, with the speed of their first over the default's."""
     found = ranked(graph, scores)
     first = float(graph.truth[int(np.argmin(scores))])
     return RankedGraph(**{**vars(found), "measures": {**found.measures, "speedup": 1 / first}})
 
 
-def _tested(row: Entry, graphs: Sequence[StoredGraph], fold: Fold, seed: int) -> list[RankedGraph]:
+def _tested(row: Entry, graphs: Sequence[ConfiguredGraph], fold: Fold, seed: int) -> list[RankedGraph]:
     ranker = rankers.load(row.model).create(row.hyperparameters, optimisation=row.optimisation, seed=seed)
     learned = fold.train if ranker.chooses else fold.learnable
     ranker.fit([graphs[i] for i in learned], [graphs[i] for i in fold.validation], Silence())
     return [measured(graphs[i], ranker.scores(graphs[i])) for i in fold.test]
 
 
-def _default(graph: StoredGraph) -> RankedGraph:
+def _default(graph: ConfiguredGraph) -> RankedGraph:
     """The default alone: it chooses one configuration, and orders nothing."""
     best = float(graph.truth.min())
     lost = 1 / best - 1
@@ -238,14 +238,14 @@ def _default(graph: StoredGraph) -> RankedGraph:
     return RankedGraph(graph.name, graph.collection, graph.configurations, 0, 0, measures)
 
 
-def _half(graph: StoredGraph) -> RankedGraph:
+def _half(graph: ConfiguredGraph) -> RankedGraph:
     """The medians of one half of the repeats, as scores, against those of the other."""
     repeats = graph.arrays["config_repeats"]
     halves = [_medians(repeats[:, start::2]) for start in (0, 1)]
     default = float(graph.arrays["config_runtime_normalizers"][0])
     arrays = {**graph.arrays, "config_runtime": halves[0]}
     arrays["config_runtime_normalizers"] = np.full(len(halves[0]), default)
-    return measured(StoredGraph(graph.name, graph.collection, graph.side, arrays), halves[1])
+    return measured(ConfiguredGraph(graph.name, graph.collection, graph.side, arrays), halves[1])
 
 
 def _medians(repeats: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.data.configurations import ConfigurationStore, StoredGraph
+from apportion.data.configurations import ConfigurationStore, ConfiguredGraph
 from apportion.data.packing import pack
 from apportion.data.published.tpugraphs import COLLECTIONS, PublishedFile, files
 from apportion.errors import InvalidSetting, UnreadableFile
@@ -26,7 +26,7 @@ from apportion.learn.ranking.ranker import Ranker, evenly, only
 from apportion.learn.ranking.rankings import RankedGraph, rank_graphs
 from reproduction.ranking.kept import KeptRankings, Silence
 
-Fold = tuple[Sequence[StoredGraph], Sequence[StoredGraph]]
+Fold = tuple[Sequence[ConfiguredGraph], Sequence[ConfiguredGraph]]
 "Graphs to learn from, and graphs to measure on."
 Make = Callable[[int, int], Ranker]
 "An untrained ranker, of the number of graphs to learn from and the seed."

@@ -30,7 +30,7 @@ from apportion.learn.relative.performance import (
 )  # fmt: skip
 from apportion.learn.relative.relative_features import FEATURE_SETS, time_features
 from apportion.learn.relative.relative_table import WITH_GRAPH, RelativeTable
-from apportion.learn.relative.vectors import Calibration
+from apportion.learn.relative.vectors import ProfiledRows
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -329,13 +329,13 @@ def _by_pairs(
     return np.asarray(said.reshape(len(test), len(table.systems)), np.float64)
 
 
-def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> Calibration | None:
+def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> ProfiledRows | None:
     """Training runs as they look when profiled on each system: their rates differ, nothing else."""
     profiles = [everything.features(row.features, times)[train] for times in everything.log_times.T]
     on_cpus = [rows for rows, kind in zip(profiles, everything.kinds, strict=True) if kind == "cpu"]
     if not on_cpus:
         return None
-    return Calibration(np.concatenate(on_cpus), np.concatenate(profiles))
+    return ProfiledRows(np.concatenate(on_cpus), np.concatenate(profiles))
 
 
 class _Kept:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from apportion import __version__
 from apportion.advise.describe import describe
 from apportion.advise.predictor import CONFIDENCE, model_of
-from apportion.advise.queries import Measured, Size, size_in_words
+from apportion.advise.queries import MeasuredQuery, Size, size_in_words
 from apportion.errors import ApportionError, InvalidSetting
 from apportion.learn.shares.kernel_model import Estimate
 from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
@@ -71,7 +71,7 @@ class Level:
     within_10: int
 
 
-def evaluate(rows: Sequence[Measured], pair: str) -> tuple[list[Kernel], list[str]]:
+def evaluate(rows: Sequence[MeasuredQuery], pair: str) -> tuple[list[Kernel], list[str]]:
     """Every line that can be answered, and what kept the others from it.
 
     Raises:

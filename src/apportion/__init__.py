@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from apportion.advise.devices import devices
     from apportion.advise.explain import Explanation, explain
+    from apportion.advise.found_devices import devices
     from apportion.advise.learned_policy import share, together
     from apportion.advise.predictor import Prediction, predict, predict_all
     from apportion.advise.queries import Query
@@ -79,7 +79,7 @@ _HOMES = {
     "Tunable": "apportion.advise.tuning:Tunable",
     "Tuning": "apportion.advise.tuning:Tuning",
     "analyze": "apportion.program.analysis:run",
-    "devices": "apportion.advise.devices:devices",
+    "devices": "apportion.advise.found_devices:devices",
     "explain": "apportion.advise.explain:explain",
     "graph_of": "apportion.program:graph_of",
     "predict": "apportion.advise.predictor:predict",

@@ -11,7 +11,7 @@ import pytest
 from apportion.errors import MalformedInput
 from apportion.jobs import LocalRunner
 from apportion.measure.campaign import Campaign
-from apportion.measure.preparing import Prepared, prepare
+from apportion.measure.preparing import PreparedWorkload, prepare
 from apportion.program.compile import ir_of
 from apportion.program.source import Source
 from apportion.runtime.base import Limits
@@ -24,10 +24,10 @@ from apportion.suite.workloads import keep_instances, kept_instance, workloads_o
 CAMPAIGN = Campaign(repeats=Repeats(least=1, most=2), visit_seconds=15.0)
 
 
-def _prepared(workloads: Iterator[Workload], *devices: str) -> list[Prepared]:
+def _prepared(workloads: Iterator[Workload], *devices: str) -> list[PreparedWorkload]:
     pytest.importorskip("pyopencl")
     pytest.importorskip("ziglang")
-    found: list[Prepared] = []
+    found: list[PreparedWorkload] = []
     prepare(
         workloads,
         Campaign(devices=devices, repeats=CAMPAIGN.repeats, visit_seconds=CAMPAIGN.visit_seconds),

@@ -15,7 +15,7 @@ from apportion.program import tables
 from apportion.program.graph import Function, ProgramGraph
 from apportion.program.tables import (
     SCHEMA,
-    Row,
+    GraphRow,
     digests,
     merge,
     read_graphs,
@@ -78,8 +78,8 @@ def test_an_iterable_that_raises_leaves_the_old_file(twice: ProgramGraph, tmp_pa
 
 
 def test_parts_are_merged_and_rows_chosen_by_digest(twice: ProgramGraph, tmp_path: Path) -> None:
-    one = write_part(tmp_path / "one.parquet", [Row("a", twice, "1"), Row("b", twice, "2")])
-    two = write_part(tmp_path / "two.parquet", [Row("c", twice, "3")])
+    one = write_part(tmp_path / "one.parquet", [GraphRow("a", twice, "1"), GraphRow("b", twice, "2")])
+    two = write_part(tmp_path / "two.parquet", [GraphRow("c", twice, "3")])
     merge([one, two], tmp_path / "all.parquet")
     assert digests(tmp_path / "all.parquet") == {"a": "1", "b": "2", "c": "3"}
     merge([tmp_path / "all.parquet"], tmp_path / "all.parquet", digests=["3", "1"])

@@ -10,7 +10,7 @@ import pytest
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.exchange import from_json
 from apportion.program.graph import ProgramGraph
-from apportion.program.vocabulary import Coverage, Vocabulary
+from apportion.program.vocabulary import Vocabulary, VocabularyCoverage
 
 HEADER = "cumulative_frequency\tcumulative_node_frequency\tcount\ttext\n"
 
@@ -58,9 +58,9 @@ def test_coverage_counts_nodes_and_names_what_is_missed_most() -> None:
     vocabulary = Vocabulary(("i32",), (1,), (1.0,))
     graphs = [graph_of("i32", "fneg", "fneg"), graph_of("i32", "ret", "call")]
     coverage = vocabulary.coverage(graphs)
-    assert coverage == Coverage(6, 2, (("fneg", 2), ("call", 1), ("ret", 1)))
+    assert coverage == VocabularyCoverage(6, 2, (("fneg", 2), ("call", 1), ("ret", 1)))
     assert coverage.share == pytest.approx(1 / 3)
-    assert vocabulary.coverage(graphs[0]) == Coverage(3, 1, (("fneg", 2),))
+    assert vocabulary.coverage(graphs[0]) == VocabularyCoverage(3, 1, (("fneg", 2),))
     assert vocabulary.coverage([]).share == 1.0
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.errors import InvalidSetting
-from apportion.program.kernel.bounds import IndexProgram, NDRange, Reach, Step
+from apportion.program.kernel.bounds import IndexProgram, IndexStep, NDRange, Reach
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import Part, Split, virtualised
 
@@ -54,12 +54,12 @@ def test_a_range_of_broken_work_groups_is_refused() -> None:
 def test_slices_must_be_known_and_apart() -> None:
     # out[gid / 2] in bytes: two neighbours write one element, so a cut at an odd work-item is no slice.
     steps = (
-        Step("global id", value=0),
-        Step("constant", value=2),
-        Step("udiv", (0, 1)),
-        Step("constant", value=4),
+        IndexStep("global id", value=0),
+        IndexStep("constant", value=2),
+        IndexStep("udiv", (0, 1)),
+        IndexStep("constant", value=4),
     )
-    program = IndexProgram((*steps, Step("mul", (2, 3))))
+    program = IndexProgram((*steps, IndexStep("mul", (2, 3))))
     place = ArrayPlace("out", 1, 400, "<i4", "slice", write_reach=(Reach(4, 4),))
     plan = Plan(Build("", ""), NDRange((100,), (1,)), 0, (place,), program=program)
     assert plan.sliced(place, [(0, 50), (50, 100)])

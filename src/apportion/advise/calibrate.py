@@ -19,7 +19,7 @@ from apportion.errors import ApportionError, InvalidSetting
 from apportion.learn.times.timing_model import Times
 from apportion.measure.campaign import Campaign, visit_of
 from apportion.program.compile import ir_of
-from apportion.program.kernel.launch import Launch
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.source import Source
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo
@@ -143,7 +143,7 @@ def _middle(workload: Workload) -> Case:
     return ordered[len(ordered) // 3]
 
 
-def launch_of(workload: Workload, case: Case) -> Launch:
+def launch_of(workload: Workload, case: Case) -> PlannedLaunch:
     """A case as models see it."""
     ir = ir_of(Source(workload.source, "opencl", workload.name))
     return case.launch(ir, workload.kernel, workload.source)

@@ -31,7 +31,7 @@ from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.instructions import IRModule, read_module
-from apportion.program.kernel.launch import LAUNCH, TOTALS, Launch
+from apportion.program.kernel.launch import LAUNCH, TOTALS, PlannedLaunch
 from apportion.program.kernel.signature import Signature, signature_of
 from apportion.program.kernel.source_lines import SourceLines, without_locations
 from apportion.program.kernel.work import work_by_instruction
@@ -282,7 +282,9 @@ def _values(arguments: Sequence[str], signature: Signature) -> dict[str, int]:
     return found
 
 
-def _machines(launch: Launch, access: KernelAccess, devices: Sequence[DeviceInfo]) -> list[PredictedMachine]:
+def _machines(
+    launch: PlannedLaunch, access: KernelAccess, devices: Sequence[DeviceInfo]
+) -> list[PredictedMachine]:
     sharing = SHARING_COSTS
     found = []
     here = [device for device in devices if device.calibration is not None]
@@ -319,14 +321,14 @@ def _machines(launch: Launch, access: KernelAccess, devices: Sequence[DeviceInfo
     return found
 
 
-def _by_speeds(launch: Launch, device: DeviceInfo) -> Times:
+def _by_speeds(launch: PlannedLaunch, device: DeviceInfo) -> Times:
     fixed, rate, waiting = times_by_speeds(
         launch.row()[None, :], launch.totals()[None, :], device.speeds(), copies=not device.shares_memory
     )
     return Times(float(fixed[0]), float(rate[0] + waiting[0]), math.log(ROUGH) / FOUR_IN_FIVE)
 
 
-def _parts(launch: Launch, speeds: Mapping[str, float], shares_memory: bool) -> dict[str, float]:
+def _parts(launch: PlannedLaunch, speeds: Mapping[str, float], shares_memory: bool) -> dict[str, float]:
     totals = _totals(launch)
     found = kernel_parts(totals.__getitem__, speeds)
     if not shares_memory:
@@ -335,7 +337,7 @@ def _parts(launch: Launch, speeds: Mapping[str, float], shares_memory: bool) -> 
     return {name: seconds for name, seconds in found.items() if seconds > 0}
 
 
-def _totals(launch: Launch) -> dict[str, float]:
+def _totals(launch: PlannedLaunch) -> dict[str, float]:
     return dict(zip(TOTALS, launch.totals().tolist(), strict=True))
 
 
@@ -390,7 +392,7 @@ def _curve(first: Times, second: Times, sharing_seconds: float) -> list[tuple[fl
     return found
 
 
-def _lines(launch: Launch, name: str, devices: Sequence[DeviceInfo]) -> list[LineCost]:
+def _lines(launch: PlannedLaunch, name: str, devices: Sequence[DeviceInfo]) -> list[LineCost]:
     """What each line adds: operations and bytes of its instructions, as often as they run."""
     module: IRModule = read_module(launch.ir)
     places = SourceLines.of(launch.ir, name)
@@ -428,7 +430,7 @@ def _seconds(counts: Mapping[str, float], speeds: Mapping[str, float], reach: fl
     return operations / speeds["arithmetic"] + reach * moved / speeds["memory"]
 
 
-def _warnings(launch: Launch) -> list[str]:
+def _warnings(launch: PlannedLaunch) -> list[str]:
     totals = _totals(launch)
     far = sum(totals[f"all {name}"] for name in MOVED if name not in COALESCED and name != "local bytes")
     near = sum(totals[f"all {name}"] for name in COALESCED)

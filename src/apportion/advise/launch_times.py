@@ -20,7 +20,7 @@ from apportion.coexecution.forecast import Enquiry, Forecast, launch_of, sharing
 from apportion.data.described import described_in
 from apportion.errors import UnknownName
 from apportion.learn.times.timing_model import DeviceModel, Times, TimingModel
-from apportion.program.kernel.launch import Launch
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.base import DeviceInfo
 from apportion.settings import cache_folder
 
@@ -68,7 +68,7 @@ def timing_model(name: str | None = None) -> TimingModel:
 
 
 def predict_times(
-    launch: Launch, devices: Sequence[DeviceInfo], model: str | None = None
+    launch: PlannedLaunch, devices: Sequence[DeviceInfo], model: str | None = None
 ) -> dict[str, Times]:
     """Device id → what a launch takes there: as the model of the device's kind says, corrected by what
     `apportion calibrate` found on this machine, else by the device's calibrated speeds where they are known.

@@ -81,7 +81,7 @@ def size_in_words(size: Size) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredQuery:
     """A launch of a file, with what else its line says."""
 
     query: Query
@@ -100,7 +100,9 @@ class Measured:
             raise MalformedInput(f"{column} must be a number, not {text!r}") from error
 
 
-def read_queries(path: Path, *, folder: Path | None = None, needed: Sequence[str] = ()) -> list[Measured]:
+def read_queries(
+    path: Path, *, folder: Path | None = None, needed: Sequence[str] = ()
+) -> list[MeasuredQuery]:
     """The launches of a CSV file with the columns source, local_size and bytes; kernel and global_size if it
     has them.
 
@@ -138,7 +140,7 @@ def read_queries(path: Path, *, folder: Path | None = None, needed: Sequence[str
             )  # fmt: skip
         except (TypeError, ValueError) as error:
             raise MalformedInput(str(error), file=str(path), line=line) from error
-        found.append(Measured(query, {name: value or "" for name, value in row.items()}))
+        found.append(MeasuredQuery(query, {name: value or "" for name, value in row.items()}))
     return found
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from apportion.data.counter_table import SECONDS, CounterTable
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.learn.relative.mixture import Estimate, Known, estimate
+from apportion.learn.relative.mixture import Known, TimeEstimate, estimate
 from apportion.learn.relative.relative_features import features_of
 from apportion.learn.relative.relative_model import RelativeModel
 from apportion.settings import cache_folder, convert, replace_file
@@ -113,7 +113,7 @@ def fit_of(system: KnownSystem, model: RelativeModel) -> Fit:
     errors = []
     for left_out in range(len(log_times)):
         others = np.arange(len(log_times)) != left_out
-        found: Estimate = estimate(
+        found: TimeEstimate = estimate(
             Known(known.log_times[others], known.features[others]), log_times[others],
             Known(known.log_times[[left_out]], known.features[[left_out]]), background=background,
         )  # fmt: skip

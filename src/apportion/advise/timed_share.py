@@ -19,7 +19,7 @@ from apportion.learn.times.timing_model import Times
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.access import accesses_of
 from apportion.program.kernel.bounds import NDRange
-from apportion.program.kernel.launch import Launch
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import signature_of
 from apportion.program.source import Source
 from apportion.runtime.default_arguments import case_of
@@ -100,7 +100,7 @@ def timed_share(
     )  # fmt: skip
 
 
-def _launch(query: Query, ir: str, text: str) -> Launch:
+def _launch(query: Query, ir: str, text: str) -> PlannedLaunch:
     signature = signature_of(ir, query.kernel, text)
     span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
     case = case_of(signature, accesses_of(ir, text)[signature.name], span)

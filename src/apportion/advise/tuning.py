@@ -56,7 +56,7 @@ class Tunable:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TriedConfiguration:
     """One configuration that was tried."""
 
     configuration: Configuration
@@ -76,17 +76,17 @@ class Tuning:
 
     name: str
     space: Space
-    measured: tuple[Measured, ...]
+    measured: tuple[TriedConfiguration, ...]
     predicted: NDArray[np.float64]
     "(C,) seconds, of every configuration of the space in its order."
     kind: str
     "The model that was chosen: one of `model.withingraph.FITS`."
     tau_b: float
     "How well it ordered measured configurations that it was not fitted to; NaN when there were too few."
-    default: Measured | None = None
+    default: TriedConfiguration | None = None
 
     @property
-    def fastest(self) -> Measured:
+    def fastest(self) -> TriedConfiguration:
         """The fastest that was measured."""
         return min((one for one in self.measured if not one.failure), key=lambda one: one.median)
 
@@ -178,9 +178,9 @@ class _Bench:
         self._tunable, self._repeats = tunable, repeats
         self._function = _callable(tunable)
         self._clock = clock_for(tunable.arguments)
-        self.known: dict[str, Measured] = {}
+        self.known: dict[str, TriedConfiguration] = {}
 
-    def measure(self, configurations: Sequence[Configuration]) -> list[Measured]:
+    def measure(self, configurations: Sequence[Configuration]) -> list[TriedConfiguration]:
         """Each of them, in turns."""
         fresh = [one for one in configurations if _key(one) not in self.known]
         failures = {_key(one): self._failure(one) for one in fresh}
@@ -190,7 +190,7 @@ class _Bench:
                 if not failures[_key(one)]:
                     times[_key(one)].append(self._clock.time(lambda one=one: self._call(one))[0])  # type: ignore[misc]
         for one in fresh:
-            self.known[_key(one)] = Measured(one, tuple(times[_key(one)]), failures[_key(one)])
+            self.known[_key(one)] = TriedConfiguration(one, tuple(times[_key(one)]), failures[_key(one)])
         return [self.known[_key(one)] for one in configurations]
 
     def _call(self, one: Configuration) -> Any:
@@ -249,6 +249,6 @@ def _key(one: Configuration) -> str:
     return repr(sorted(one.items()))
 
 
-def by_time(tuning: Tuning) -> Iterator[Measured]:
+def by_time(tuning: Tuning) -> Iterator[TriedConfiguration]:
     """What was measured, the fastest first; failures last."""
     yield from sorted(tuning.measured, key=lambda one: (bool(one.failure), one.median))

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from apportion.advise.tuning import Measured, Tuning, by_time
+from apportion.advise.tuning import TriedConfiguration, Tuning, by_time
 
 _WIDTH, _HEIGHT, _MARGIN = 640, 260, 48
 _SHOWN = 20
@@ -107,7 +107,7 @@ def _table(tuning: Tuning) -> str:
     return f"<table><tr>{head}<th>median</th><th>least … most</th></tr>{rows}</table>"
 
 
-def _row(one: Measured, names: list[str]) -> str:
+def _row(one: TriedConfiguration, names: list[str]) -> str:
     cells = "".join(f"<td>{escape(str(one.configuration[name]))}</td>" for name in names)
     if one.failure:
         return f"<tr>{cells}<td colspan='2'>{escape(one.failure)}</td></tr>"

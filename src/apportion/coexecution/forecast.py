@@ -17,7 +17,7 @@ from apportion.coexecution.cuts import CostModel, prior
 from apportion.errors import ApportionError, InvalidSetting
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.access import KernelAccess
-from apportion.program.kernel.launch import TOTALS, Launch
+from apportion.program.kernel.launch import TOTALS, PlannedLaunch
 from apportion.program.kernel.work import SERIAL, Contents
 from apportion.program.source import Source
 from apportion.runtime.base import Calibration, DeviceInfo
@@ -245,14 +245,14 @@ def _totals(enquiry: Enquiry) -> Mapping[str, float]:
         return {name: known.get(name, 0.0) for name in TOTALS}
 
 
-def launch_of(enquiry: Enquiry) -> Launch:
+def launch_of(enquiry: Enquiry) -> PlannedLaunch:
     """The launch that an enquiry is about, as models see it.
 
     Raises:
         MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     plan = enquiry.plan
-    return Launch(
+    return PlannedLaunch(
         ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
         {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
         plan.scalars, str(enquiry.source.text), enquiry.contents,

@@ -36,7 +36,7 @@ END = ".safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class StoredGraph:
+class ConfiguredGraph:
     """One graph with its configurations; arrays are mapped, so nothing is read before it is used."""
 
     name: str
@@ -151,12 +151,12 @@ class ConfigurationStore:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def graph(self, index: int) -> StoredGraph:
+    def graph(self, index: int) -> ConfiguredGraph:
         """One graph, opened now."""
         entry = self.entries[index]
         return open_graph(self.folder, entry["collection"], entry["side"], entry["name"])
 
-    def graphs(self, *, collection: str | None = None, side: str | None = None) -> Iterator[StoredGraph]:
+    def graphs(self, *, collection: str | None = None, side: str | None = None) -> Iterator[ConfiguredGraph]:
         """The graphs of a collection, of a side of the split, or all."""
         for wanted, known, kind in (
             (collection, COLLECTIONS, "collection"),
@@ -174,10 +174,10 @@ def graph_path(folder: Path, collection: str, side: str, name: str) -> Path:
     return folder / collection.replace(":", "-") / side / f"{name}{END}"
 
 
-def open_graph(folder: Path, collection: str, side: str, name: str) -> StoredGraph:
+def open_graph(folder: Path, collection: str, side: str, name: str) -> ConfiguredGraph:
     """A graph of a store, finished or not."""
     arrays, _ = map_tensors(graph_path(folder, collection, side, name))
-    return StoredGraph(name, collection, side, arrays)
+    return ConfiguredGraph(name, collection, side, arrays)
 
 
 def is_store(folder: Path) -> bool:

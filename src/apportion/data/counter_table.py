@@ -167,7 +167,7 @@ class Wide:
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class SystemTimes:
     """Runs × systems: how long each run took on each system."""
 
     runs: pl.DataFrame
@@ -282,7 +282,7 @@ class CounterTable:
         values, mask = _matrix(self.frame, runs, identity, columns, ["counter", "source"])
         return Wide(runs, tuple(columns["counter"]), tuple(columns["source"]), values, mask)
 
-    def times(self, counter: str = SECONDS) -> Times:
+    def times(self, counter: str = SECONDS) -> SystemTimes:
         """How long each run took on each system, medians over repeats.
 
         Args:
@@ -292,7 +292,7 @@ class CounterTable:
         runs = frame.select(RUN_COLUMNS).unique(maintain_order=True)
         systems = frame.select("system").unique(maintain_order=True)
         values, mask = _matrix(frame, runs, ["run"], systems, ["system"])
-        return Times(runs, tuple(systems["system"]), values, mask)
+        return SystemTimes(runs, tuple(systems["system"]), values, mask)
 
     def _described(self) -> list[System]:
         return [self.systems[name] for name in sorted(self.systems)]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.configurations import (
     END,
     ConfigurationStore,
-    StoredGraph,
+    ConfiguredGraph,
     describe,
     graph_path,
     is_store,
@@ -90,7 +90,7 @@ def pack(
     return describe(out, list(kept.values()))
 
 
-def unpack(stored: StoredGraph) -> LayoutFile | TileFile:
+def unpack(stored: ConfiguredGraph) -> LayoutFile | TileFile:
     """The file that a graph was packed from, equal in every array.
 
     Raises:

@@ -41,7 +41,7 @@ from apportion.errors import InvalidSetting, MalformedInput, UnknownName, Unread
 from apportion.program.vocabulary import Vocabulary
 from apportion.settings import whole_file
 
-__all__ = ["SPLITS", "DataflowStore", "Instance", "Split", "StoredGraph"]
+__all__ = ["SPLITS", "DataflowStore", "LabelledRoot", "Split", "StoredGraph"]
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.uint8)
 "How many bits of a byte are set."
@@ -58,7 +58,7 @@ class StoredGraph:
 
 
 @dataclass(frozen=True, eq=False)
-class Instance:
+class LabelledRoot:
     """One analysis of one graph from one root."""
 
     graph: int
@@ -206,14 +206,14 @@ class DataflowStore:
             keep &= columns["instance_steps"] <= max_steps
         return np.flatnonzero(keep)
 
-    def instance(self, index: int) -> Instance:
+    def instance(self, index: int) -> LabelledRoot:
         """One instance, its labels unpacked."""
         columns = self.columns
         graph = int(columns["instance_graph"][index])
         start, end = (int(i) for i in columns["label_offset"][index : index + 2])
         nodes = int(self.graph_nodes[graph])
         labels = np.unpackbits(columns["labels"][start:end], count=nodes, bitorder="little").astype(np.bool_)
-        return Instance(
+        return LabelledRoot(
             graph, int(columns["instance_root"][index]), int(columns["instance_steps"][index]),
             int(columns["instance_active"][index]), labels,
         )  # fmt: skip

@@ -22,7 +22,7 @@ from apportion.runtime.workload import Case, Workload
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedWorkload:
     """What came of a workload."""
 
     workload: Workload
@@ -40,7 +40,7 @@ def prepare(
     drivers: DriverOptions,
     limits: Limits,
     compiled: Compiled,
-    report: Callable[[Prepared], None],
+    report: Callable[[PreparedWorkload], None],
     until: float | None = None,
 ) -> None:
     """Compile and try every workload, with so many workers at once; `report` is called from their threads.
@@ -86,7 +86,7 @@ def prepare(
 
 def _tried(
     workload: Workload, campaign: Campaign, backend: Backend, devices: list[str], compiled: Compiled
-) -> Prepared:
+) -> PreparedWorkload:
     said = ""
     try:
         for case in _cases(workload):
@@ -95,11 +95,11 @@ def _tried(
             )
             for seen in backend.measure(visit, campaign.visit_seconds):
                 if seen.failure:
-                    return Prepared(workload, f"{seen.device}: {seen.failure}")
+                    return PreparedWorkload(workload, f"{seen.device}: {seen.failure}")
                 said = said or seen.said
     except ApportionError as error:
-        return Prepared(workload, f"{type(error).__name__}: {error}")
-    return Prepared(workload, "", said)
+        return PreparedWorkload(workload, f"{type(error).__name__}: {error}")
+    return PreparedWorkload(workload, "", said)
 
 
 def _cases(workload: Workload) -> list[Case]:

@@ -196,7 +196,7 @@ def _part(item: tuple[Path, str | None], *, recipe: Recipe, fingerprint: str, fo
     if digest == known or _is_sound(part):
         return Built(path, digest=digest, kept=True)
     graph = recipe.graph_of(source)
-    tables.write_part(part, [tables.Row(str(path), graph, digest)])
+    tables.write_part(part, [tables.GraphRow(str(path), graph, digest)])
     nodes, edges = graph.size
     return Built(path, nodes, edges, digest)
 

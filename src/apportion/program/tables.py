@@ -53,7 +53,7 @@ _ARRAYS = tuple(column for column, kind in SCHEMA.items() if kind in (pl.List(pl
 _FOREIGN = (PolarsError, PanicException, OSError)
 
 
-class Row(NamedTuple):
+class GraphRow(NamedTuple):
     """One graph with its name, and the digest of what it was made from."""
 
     name: str
@@ -80,7 +80,7 @@ def write_graphs(path: Path, graphs: Iterable[tuple[str, ProgramGraph]]) -> int:
     return _rows(path)
 
 
-def write_part(path: Path, rows: Sequence[Row]) -> Path:
+def write_part(path: Path, rows: Sequence[GraphRow]) -> Path:
     """Write these rows as a file of their own, whole or not at all."""
     columns: dict[str, list[Any]] = {column: [] for column in SCHEMA}
     for name, graph, digest in rows:
@@ -140,7 +140,7 @@ def read_graphs(path: Path) -> Iterator[tuple[str, ProgramGraph]]:
         yield row.name, row.graph
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[GraphRow]:
     """Like `read_graphs`, with digests."""
     check(path)
     rows = _rows(path)
@@ -187,12 +187,12 @@ def check(path: Path) -> None:
         )
 
 
-def _parts(graphs: Iterable[tuple[str, ProgramGraph]]) -> Iterator[list[Row]]:
+def _parts(graphs: Iterable[tuple[str, ProgramGraph]]) -> Iterator[list[GraphRow]]:
     """The graphs in lists of about `PART_BYTES`."""
-    part: list[Row] = []
+    part: list[GraphRow] = []
     held = 0
     for name, graph in graphs:
-        part.append(Row(name, graph))
+        part.append(GraphRow(name, graph))
         held += graph.nbytes + graph.strings.data.nbytes + graph.strings.offsets.nbytes
         if held >= PART_BYTES:
             yield part
@@ -201,7 +201,7 @@ def _parts(graphs: Iterable[tuple[str, ProgramGraph]]) -> Iterator[list[Row]]:
         yield part
 
 
-def _row(record: dict[str, Any], path: Path, number: int) -> Row:
+def _row(record: dict[str, Any], path: Path, number: int) -> GraphRow:
     if any(record[column] is None for column in SCHEMA if column != "digest"):
         raise MalformedInput(f"Row {number} has a value missing", file=str(path))
     arrays = {column: np.array(record[column], copy=True) for column in _ARRAYS}
@@ -220,7 +220,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         raise MalformedInput(
             f"Row {number} ({record['name']}) is damaged: its checksum is wrong", file=str(path)
         )
-    return Row(record["name"], graph, record["digest"])
+    return GraphRow(record["name"], graph, record["digest"])
 
 
 def _checksum(graph: ProgramGraph, records: str) -> int:

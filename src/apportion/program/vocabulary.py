@@ -36,7 +36,7 @@ _HEADER = ("cumulative_frequency", "cumulative_node_frequency", "count", "text")
 
 
 @dataclass(frozen=True)
-class Coverage:
+class VocabularyCoverage:
     """How many nodes of some graphs have a text that a vocabulary knows."""
 
     nodes: int
@@ -200,13 +200,13 @@ class Vocabulary:
             numbers[string] = self.number(graph.strings[string])
         return numbers[graph.node_text]
 
-    def coverage(self, graphs: ProgramGraph | Iterable[ProgramGraph]) -> Coverage:
+    def coverage(self, graphs: ProgramGraph | Iterable[ProgramGraph]) -> VocabularyCoverage:
         """How much of these graphs it knows, and what it misses."""
         tally: Counter[str] = Counter()
         for graph in [graphs] if isinstance(graphs, ProgramGraph) else graphs:
             tally.update(_tally(graph))
         misses = {text: count for text, count in tally.items() if self.number(text) == self.unknown}
-        return Coverage(
+        return VocabularyCoverage(
             nodes=tally.total(),
             known=tally.total() - sum(misses.values()),
             misses=tuple(sorted(misses.items(), key=lambda item: (-item[1], item[0]))),

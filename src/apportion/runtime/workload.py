@@ -23,7 +23,7 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.program.buildfile import parsed, words_of
 from apportion.program.compile import CompileOptions, driver_options
 from apportion.program.kernel.bounds import NDRange
-from apportion.program.kernel.launch import Launch
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.work import Contents, contents_of
 from apportion.program.source import Source
 
@@ -107,7 +107,7 @@ class Case:
         """The size of all arrays."""
         return sum(word.nbytes for word in self.arrays.values())
 
-    def launch(self, ir: str, kernel: str, source: str) -> Launch:
+    def launch(self, ir: str, kernel: str, source: str) -> PlannedLaunch:
         """The case as models see it."""
         words = self.words()
         arrays = self.arrays
@@ -118,7 +118,7 @@ class Case:
         }
         contents = {place: found for place, word in arrays.items() if (found := word.contents()) is not None}
         sizes = {place: word.nbytes for place, word in arrays.items()}
-        return Launch(ir, kernel, self.span, sizes, scalars, source, contents)
+        return PlannedLaunch(ir, kernel, self.span, sizes, scalars, source, contents)
 
 
 @dataclass(frozen=True)

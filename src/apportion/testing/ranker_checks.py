@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.learn import rankers
 from apportion.learn.model import Optimisation
@@ -18,7 +18,7 @@ from apportion.learn.ranking.ranker import Ranker, load_ranker, only, validation
 from apportion.testing.model_checks import Silence
 
 
-def layout_graph(seed: int, *, nodes: int = 12, configurations: int = 40) -> StoredGraph:
+def layout_graph(seed: int, *, nodes: int = 12, configurations: int = 40) -> ConfiguredGraph:
     """A graph whose three configurable nodes have a cost for each layout, the same in every graph."""
     random = np.random.default_rng(seed)
     consumer = np.arange(1, nodes)
@@ -37,10 +37,10 @@ def layout_graph(seed: int, *, nodes: int = 12, configurations: int = 40) -> Sto
         "options": options, "option_offset": np.array([0, 3, 6, 9]), "codes": codes,
         "config_runtime": (1000 * cost[np.array([0, 3, 6]) + codes].sum(1)).astype(np.int64) + 500,
     }  # fmt: skip
-    return StoredGraph(f"layout-{seed}", "layout:xla:random", "train", arrays)
+    return ConfiguredGraph(f"layout-{seed}", "layout:xla:random", "train", arrays)
 
 
-def tile_graph(seed: int, *, configurations: int = 30) -> StoredGraph:
+def tile_graph(seed: int, *, configurations: int = 30) -> ConfiguredGraph:
     """A kernel that takes as long as its tile is far from eight by eight."""
     random = np.random.default_rng(seed)
     tile = np.zeros((configurations, 24), np.float32)
@@ -58,7 +58,7 @@ def tile_graph(seed: int, *, configurations: int = 30) -> StoredGraph:
         "config_runtime": (1000 * (1 + far) + random.integers(0, 9, configurations)).astype(np.int64),
         "config_runtime_normalizers": np.full(configurations, 3000),
     }  # fmt: skip
-    return StoredGraph(f"tile-{seed}", "tile:xla", "train", arrays)
+    return ConfiguredGraph(f"tile-{seed}", "tile:xla", "train", arrays)
 
 
 class RankerChecks:
@@ -66,7 +66,7 @@ class RankerChecks:
 
     name: str
     hyperparameters: Mapping[str, Any]
-    graphs: tuple[StoredGraph, ...]
+    graphs: tuple[ConfiguredGraph, ...]
     learns = True
     optimisation = Optimisation(learning_rate=1e-2, max_steps=150, validate_every=50)
 
@@ -106,7 +106,7 @@ class RankerChecks:
 
     def test_runtimes_are_needed_to_learn(self) -> None:
         graph = self.graphs[0]
-        unknown = StoredGraph(
+        unknown = ConfiguredGraph(
             graph.name, graph.collection, "test",
             {**graph.arrays, "config_runtime": np.zeros(graph.configurations, np.int64)},
         )  # fmt: skip
@@ -120,6 +120,6 @@ class RankerChecks:
             self.made(widht=3)
 
 
-def half_of(graph: StoredGraph) -> StoredGraph:
+def half_of(graph: ConfiguredGraph) -> ConfiguredGraph:
     """A graph with every second configuration."""
     return only(graph, np.arange(0, graph.configurations, 2))

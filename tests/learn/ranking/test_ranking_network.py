@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 
-from apportion.data.configurations import StoredGraph  # noqa: E402
+from apportion.data.configurations import ConfiguredGraph  # noqa: E402
 from apportion.errors import InvalidSetting  # noqa: E402
 from apportion.learn.nn.losses import list_mle  # noqa: E402
 from apportion.learn.ranking.ranking_inputs import RankingSettings, inputs_of, whole_graph  # noqa: E402
@@ -52,7 +52,7 @@ def benchmark() -> ModuleType:
     return module
 
 
-def naive(network: RankingNetwork, stored: StoredGraph, chosen: Selection) -> Any:
+def naive(network: RankingNetwork, stored: ConfiguredGraph, chosen: Selection) -> Any:
     """(C,) by matrices of all nodes, each configuration beside the others: nothing is shared, nothing sorted."""
     s, nodes = network.settings, len(chosen.nodes)
     features = torch.from_numpy(logarithmic(stored.arrays["node_feat"][chosen.nodes])).double()
@@ -182,7 +182,7 @@ def test_renumbering_the_nodes_changes_no_score() -> None:
     order = np.random.default_rng(0).permutation(nodes)
     place = np.argsort(order)
     arrays = stored.arrays
-    other = StoredGraph(
+    other = ConfiguredGraph(
         "renumbered", stored.collection, stored.side,
         {**arrays, "node_opcode": arrays["node_opcode"][order], "node_feat": arrays["node_feat"][order],
          "edge_index": place[arrays["edge_index"]], "node_config_ids": place[arrays["node_config_ids"]]},

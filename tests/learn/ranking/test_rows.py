@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.learn.ranking.rows import Multiprocessors, configuration_rows, relative_log
 from apportion.program.hlo.module import OPCODES
 from apportion.testing.ranker_checks import layout_graph, tile_graph
 
 
-def product(*tiles: tuple[int, int, int, int, int]) -> StoredGraph:
+def product(*tiles: tuple[int, int, int, int, int]) -> ConfiguredGraph:
     """(512, 256) × (256, 1024), with tiles of warps, stages, rows, columns and depth."""
     features = np.zeros((3, 140), np.float32)
     for node, (rows, columns) in enumerate(((512, 256), (256, 1024), (512, 1024))):
@@ -32,7 +32,7 @@ def product(*tiles: tuple[int, int, int, int, int]) -> StoredGraph:
         "compiled_shared_bytes": np.full(count, 65_536),
         "compiled_programs": np.array([512 * 1024 // (tile[2] * tile[3]) for tile in tiles]),
     }  # fmt: skip
-    return StoredGraph("product.M512", "tile:xla", "train", arrays)
+    return ConfiguredGraph("product.M512", "tile:xla", "train", arrays)
 
 
 def test_each_set_of_features_begins_with_the_smaller_one() -> None:
@@ -102,7 +102,7 @@ def test_layouts_have_means_over_their_nodes_and_no_launch() -> None:
 
 def test_without_arguments_a_graph_still_has_rows() -> None:
     graph = tile_graph(0)
-    bare = StoredGraph(
+    bare = ConfiguredGraph(
         "bare", "tile:xla", "train",
         {**graph.arrays, "node_opcode": np.full(4, 2, np.uint8), "node_feat": np.zeros((4, 140), np.float32)},
     )  # fmt: skip

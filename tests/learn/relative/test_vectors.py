@@ -8,7 +8,7 @@ import pytest
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
 from apportion.learn import vector_models
-from apportion.learn.relative.vectors import Calibration, ridge
+from apportion.learn.relative.vectors import ProfiledRows, ridge
 
 QUICK = {"units": 32, "layers": 2, "encoder_units": 16, "latent": 3, "epochs": 20, "regressor_epochs": 80,
          "calibration_epochs": 5, "feedback_from": 5, "feedback_to": 15, "batch": 32,
@@ -88,7 +88,7 @@ def test_every_stage_of_the_network_can_be_switched_and_makes_a_difference(stage
     pytest.importorskip("torch")
     network = vector_models.load("network")
     rows, truth = lines(40)
-    calibration = Calibration(rows[:20] + 1, np.concatenate([rows, rows + 1]))
+    calibration = ProfiledRows(rows[:20] + 1, np.concatenate([rows, rows + 1]))
     whole = network(QUICK, rows, truth, seed=1, calibration=calibration)
     other = network({**QUICK, **STAGES[stage]}, rows, truth, seed=1, calibration=calibration)
     assert not np.allclose(whole.predict(rows), other.predict(rows), atol=1e-4)

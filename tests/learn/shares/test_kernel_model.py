@@ -11,7 +11,7 @@ import pytest
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.learn.forest import Forest
-from apportion.learn.shares.kernel_model import FLOOR, Calibration, Familiarity, KernelModel, widening
+from apportion.learn.shares.kernel_model import FLOOR, ConformalScores, Familiarity, KernelModel, widening
 from apportion.learn.shares.nearest_launches import Memory
 from apportion.learn.shares.pooled import Pooled
 from apportion.program.kernel.features import INPUTS
@@ -46,7 +46,7 @@ def model(score: float = 1.0) -> KernelModel:
     familiarity = Familiarity(
         Standard(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32), np.array([0.2, 0.4])
     )
-    calibration = Calibration(np.full(20, score), np.ones(20))
+    calibration = ConformalScores(np.full(20, score), np.ones(20))
     memory = Memory.of(COLUMNS[:1], np.array([[0.0], [1.0]]), np.full((2, 2), 4.0), np.array([20.0, 50.0]))
     pool = Pooled(COLUMNS, forests, memory)
     return KernelModel("pair", pool, calibration, familiarity, {"seed": 1})
@@ -86,7 +86,7 @@ def test_where_every_row_is_an_application_intervals_are_those_of_crepes() -> No
     crepes = pytest.importorskip("crepes")
     random = np.random.default_rng(4)
     residuals, spread = random.normal(0, 9, 57), random.uniform(0, 20, 57)
-    scores = Calibration(np.sort(np.abs(residuals) / (spread + FLOOR)), np.ones(57))
+    scores = ConformalScores(np.sort(np.abs(residuals) / (spread + FLOOR)), np.ones(57))
     theirs = crepes.ConformalRegressor()
     theirs.fit(residuals, sigmas=spread + FLOOR)
     for confidence in (0.5, 0.8, 0.9, 0.95):
@@ -102,12 +102,12 @@ def test_strange_kernels_get_intervals_up_to_twice_as_wide() -> None:
 
 
 def test_a_quantile_counts_applications_and_the_new_one_among_them() -> None:
-    scores = Calibration(np.arange(1.0, 10.0), np.ones(9))
+    scores = ConformalScores(np.arange(1.0, 10.0), np.ones(9))
     assert scores.quantile(0.5) == 5.0
     assert scores.quantile(0.9) == 9.0
     assert scores.quantile(0.95) == math.inf
     # One application of eight rows weighs as much as another of one.
-    assert Calibration(np.arange(1.0, 10.0), np.array([1 / 8] * 8 + [1.0])).quantile(0.5) == 9.0
+    assert ConformalScores(np.arange(1.0, 10.0), np.array([1 / 8] * 8 + [1.0])).quantile(0.5) == 9.0
     with pytest.raises(InvalidSetting, match="confidence must lie between 0 and 1"):
         scores.quantile(1.0)
 

@@ -13,7 +13,7 @@ from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.learn import engines
 from apportion.learn.forest import Forest
-from apportion.learn.shares.kernel_model import Calibration, Familiarity, KernelModel
+from apportion.learn.shares.kernel_model import ConformalScores, Familiarity, KernelModel
 from apportion.learn.shares.nearest_launches import Memory
 from apportion.learn.shares.pooled import MEMBERS, Pooled
 from apportion.program.kernel.features import INPUTS, RANGE_INPUTS, inputs_of
@@ -115,7 +115,7 @@ def test_a_small_model_that_knows_ranges_and_too_few_applications_for_an_interva
         Standard(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32), np.array([0.2, 0.4])
     )
     model = KernelModel(
-        "small", Pooled(columns, forests, memory), Calibration(np.ones(2), np.ones(2)), near, {"seed": 1}
+        "small", Pooled(columns, forests, memory), ConformalScores(np.ones(2), np.ones(2)), near, {"seed": 1}
     )
     code = np.array([[0.0], [1.0], [7.0]])
     inputs = np.tile(inputs_of(4096, 64, 1 << 20), (3, 1))

@@ -15,7 +15,7 @@ from apportion.errors import InvalidSetting, JobError, UnknownName
 from apportion.measure.counters import collect as collecting
 from apportion.measure.counters.collect import Found, chosen, collect, probe, this_system
 from apportion.measure.counters.command import Command
-from apportion.measure.counters.source import Problem, Reading
+from apportion.measure.counters.source import MissingCounter, Reading
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="commands are counted on Linux")
 
@@ -120,7 +120,7 @@ def test_the_quickest_exact_source_is_chosen_for_the_mix():
     def found(source, value, problem=None):
         return Found("# Instructions", "int_ratio", source, "exact", value, problem)
 
-    broken = Problem("no", "yes")
+    broken = MissingCounter("no", "yes")
     all_of_them = [found(name, 0.5) for name in ("proc", "static", "step-sampled", "callgrind", "qemu")]
     assert chosen(all_of_them) == ["proc", "qemu"]
     assert chosen([found("proc", 1.0), found("callgrind", 0.5), found("qemu", None, broken)]) == [

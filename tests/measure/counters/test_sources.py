@@ -19,7 +19,7 @@ from apportion.errors import (
     WorkerCrashed,
 )
 from apportion.measure.counters import sources
-from apportion.measure.counters.callgrind import Profile
+from apportion.measure.counters.callgrind import CallgrindProfile
 from apportion.measure.counters.collect import source_of
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.elf import ObjectFile
@@ -141,7 +141,7 @@ fn=(2)
 
 
 def test_a_file_of_callgrind_is_added_up():
-    profile = Profile()
+    profile = CallgrindProfile()
     profile.read(CALLGRIND.splitlines(keepends=True), "cg.out")
     assert profile.executed["/no/such/program"] == {0x1000: 10, 0x1003: 15, 0x1006: 5}
     assert profile.executed["/no/such/library"] == {0x2000: 10}
@@ -154,9 +154,9 @@ def test_a_file_of_callgrind_is_added_up():
 
 def test_a_file_of_callgrind_without_instructions_is_refused():
     with pytest.raises(MalformedInput, match=r"cg.out:1: it has no costs of instructions"):
-        Profile().read(["positions: line\n"], "cg.out")
+        CallgrindProfile().read(["positions: line\n"], "cg.out")
     with pytest.raises(MalformedInput, match="cut short"):
-        Profile().read(CALLGRIND.splitlines(keepends=True)[:4], "cg.out")
+        CallgrindProfile().read(CALLGRIND.splitlines(keepends=True)[:4], "cg.out")
 
 
 def test_blocks_that_qemu_executed_become_a_mix():

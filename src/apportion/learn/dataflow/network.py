@@ -23,7 +23,7 @@ from apportion.learn import tasks
 from apportion.learn.model import Model, Optimisation, Report
 from apportion.learn.nn import fitting
 from apportion.learn.nn.cuda_buffers import FilledFrame, Frames
-from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.losses import loss_called
 from apportion.learn.task import Task
 
@@ -262,7 +262,7 @@ class FramedWork:
 
     def __init__(self, model: NetworkModel, work: Callable[[Any], Any]) -> None:
         self.model, self.work = model, work
-        self._recorder = Recorder()
+        self._recorder = GraphRecorder()
         self._frames: dict[int, Frames] = {}
         self._inputs: dict[tuple[int, int], Any] = {}
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 
-class Recorder:
+class GraphRecorder:
     """Calls functions; from the second time on that it is given the same key, by replaying a recording.
 
     What is recorded must always be the same work on the same tensors. The first call is an ordinary one, so

@@ -21,7 +21,7 @@ CHUNK = 48
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class GatherStage:
     """One pass of sums: row i takes `start[i]` to `start[i + 1]` of index and weight."""
 
     start: Tensor
@@ -47,8 +47,8 @@ class SumPlan:
     "Of the result, in one model."
     table: int
     "Rows of the table, in one model."
-    forward: tuple[Stage, ...]
-    backward: tuple[Stage, ...]
+    forward: tuple[GatherStage, ...]
+    backward: tuple[GatherStage, ...]
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class _Sums(torch.autograd.Function):
         return _run(ctx.plan.backward, gradients[0].contiguous()), None
 
 
-def _run(stages: tuple[Stage, ...], table: Tensor) -> Tensor:
+def _run(stages: tuple[GatherStage, ...], table: Tensor) -> Tensor:
     for stage in stages:
         table = stage.sums(table)
     return table
@@ -101,7 +101,7 @@ def _stages(
     table: int,
     models: int,
     device: torch.device,
-) -> tuple[Stage, ...]:
+) -> tuple[GatherStage, ...]:
     if np.any(row[1:] < row[:-1]):
         order = np.argsort(row, kind="stable")
         index, weight = index[order], weight[order]
@@ -126,13 +126,13 @@ def _stage(
     table: int,
     models: int,
     device: torch.device,
-) -> Stage:
+) -> GatherStage:
     """One pass, repeated for each model with its own part of the table."""
     start = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int32)).to(device)
     places = torch.from_numpy(np.ascontiguousarray(index, np.int32)).to(device)
     number = torch.arange(models, dtype=torch.int32, device=device).unsqueeze(1)
     end = torch.full((1,), models * len(index), dtype=torch.int32, device=device)
-    return Stage(
+    return GatherStage(
         torch.cat([(start + number * len(index)).view(-1), end]),
         (places + number * table).view(-1),
         torch.from_numpy(weight).to(device).repeat(models),

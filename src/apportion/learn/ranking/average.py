@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.learn import rankers
 from apportion.learn.model import Checkpoint, Optimisation, Report
@@ -76,7 +76,7 @@ class AverageRanker(Ranker):
             member.fit(training, validation, _Unresumed(report))
         report.validated(1, validation_scores(self, validation, most=2_000), best=True)
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         return np.mean([_standard(member.scores(graph)) for member in self.members], axis=0)  # type: ignore[no-any-return]
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MissingPackage
 from apportion.learn.forest import Forest
 from apportion.learn.model import Optimisation, Report
@@ -89,7 +89,7 @@ class RowRanker(Ranker):
         self.grow(rows, runtimes)
         report.validated(self.settings.trees, validation_scores(self, validation, most=2_000), best=True)
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         return self.predict(configuration_rows(graph, self.settings.features))
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import Artifact, read_artifact, read_description, write_artifact
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.learn import rankers
 from apportion.learn.model import Optimisation, Report
 from apportion.learn.ranking.task import METRICS, config_ranking
 from apportion.settings import convert
 
-Graphs = Sequence[StoredGraph]
+Graphs = Sequence[ConfiguredGraph]
 
 
 class Ranker(ABC):
@@ -59,7 +59,7 @@ class Ranker(ABC):
         """Learn; ends with the weights that did best on the validation graphs."""
 
     @abstractmethod
-    def scores(self, graph: StoredGraph) -> NDArray[Any]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[Any]:
         """(C,) of all configurations of a graph, low for fast."""
 
     @abstractmethod
@@ -93,17 +93,17 @@ def load_ranker(folder: Path, *, device: str = "cpu") -> Ranker:
     return loaded
 
 
-def only(graph: StoredGraph, chosen: NDArray[np.int64]) -> StoredGraph:
+def only(graph: ConfiguredGraph, chosen: NDArray[np.int64]) -> ConfiguredGraph:
     """A graph with some of its configurations, in this order."""
     arrays = {
         name: array[chosen] if name == "codes" or name.startswith(("config_", "compiled_")) else array
         for name, array in graph.arrays.items()
         if name not in ("evaluation", "config_group")
     }
-    return StoredGraph(graph.name, graph.collection, graph.side, arrays)
+    return ConfiguredGraph(graph.name, graph.collection, graph.side, arrays)
 
 
-def evenly(graph: StoredGraph, most: int) -> StoredGraph:
+def evenly(graph: ConfiguredGraph, most: int) -> ConfiguredGraph:
     """A graph with the configurations that are evaluated; at most so many, evenly spread, 0 for all."""
     chosen = graph.evaluation
     if most and len(chosen) > most:
@@ -188,7 +188,7 @@ class Chance(Untaught):
 
     name = "random"
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         return np.random.default_rng([self.settings.seed, crc32(graph.name.encode())]).random(
             graph.configurations
         )
@@ -199,5 +199,5 @@ class Constant(Untaught):
 
     name = "constant"
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         return np.zeros(graph.configurations)

@@ -14,10 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.data.published.tpugraphs import LAYOUT_FEATURES, TILE_FEATURES
 from apportion.errors import InvalidSetting
-from apportion.learn.ranking.reached_nodes import Messages, Reach, Selection, configurable_of, logarithmic
+from apportion.learn.ranking.reached_nodes import (
+    ReachedNodes,
+    Selection,
+    SenderSums,
+    configurable_of,
+    logarithmic,
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,10 @@ class Sum:
     back: tuple[Tensor, Tensor, Tensor]
 
     @classmethod
-    def of(cls, messages: Messages, device: torch.device) -> Sum:
+    def of(cls, messages: SenderSums, device: torch.device) -> Sum:
         """The sums of these messages."""
 
-        def tensors(one: Messages) -> tuple[Tensor, Tensor, Tensor]:
+        def tensors(one: SenderSums) -> tuple[Tensor, Tensor, Tensor]:
             arrays = (one.start, one.sender, one.weight)
             start, sender, weight = (torch.from_numpy(array).to(device) for array in arrays)
             return start, sender, weight
@@ -128,7 +134,7 @@ class LayerSums:
 
 @dataclass(frozen=True, eq=False)
 class GraphInputs:
-    """What the network reads of a graph, in the order of `Reach`."""
+    """What the network reads of a graph, in the order of `ReachedNodes`."""
 
     opcode: Tensor  # (N,)
     features: Tensor  # (N, 140) with logarithms of magnitudes
@@ -159,7 +165,7 @@ class GraphInputs:
 
 
 def inputs_of(
-    stored: StoredGraph, chosen: Selection, settings: RankingSettings, device: torch.device
+    stored: ConfiguredGraph, chosen: Selection, settings: RankingSettings, device: torch.device
 ) -> GraphInputs:
     """The part of a graph that was chosen, on a device.
 
@@ -172,7 +178,7 @@ def inputs_of(
             f"{stored.name} is of {stored.collection}, but the network reads {settings.configurations}s: "
             f"set configurations = {'layout' if tile else 'tile'!r}"
         )
-    reach = Reach.of(
+    reach = ReachedNodes.of(
         len(chosen.nodes), chosen.edges, chosen.configurable, layers=settings.layers,
         relations="each" if settings.convolution == "sage" else "both",
     )  # fmt: skip
@@ -195,7 +201,7 @@ def inputs_of(
     return GraphInputs(opcode, features, table, option_node, first, columns, layers)
 
 
-def whole_graph(stored: StoredGraph) -> Selection:
+def whole_graph(stored: ConfiguredGraph) -> Selection:
     """Every node and edge."""
     configurable = configurable_of(stored)
     return Selection(
@@ -203,7 +209,9 @@ def whole_graph(stored: StoredGraph) -> Selection:
     )
 
 
-def _layer_sums(reach: Reach, layer: int, settings: RankingSettings, device: torch.device) -> LayerSums:
+def _layer_sums(
+    reach: ReachedNodes, layer: int, settings: RankingSettings, device: torch.device
+) -> LayerSums:
     nodes = len(reach.order)
     before = nodes if settings.everywhere and layer else reach.reached[layer]
     senders = nodes if settings.attention == "nodes" and reach.reached[0] else before
@@ -211,7 +219,7 @@ def _layer_sums(reach: Reach, layer: int, settings: RankingSettings, device: tor
 
     def sums(receivers: int, first: int, last: int) -> Sum:
         blocks = [relation.block(receivers, first, last) for relation in reach.relations]
-        return Sum.of(Messages.stacked(blocks), device)
+        return Sum.of(SenderSums.stacked(blocks), device)
 
     return LayerSums(
         senders, receivers,

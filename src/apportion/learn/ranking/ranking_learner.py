@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.model import Optimisation, Report
 from apportion.learn.nn import fitting
@@ -103,7 +103,7 @@ class NetworkRanker(Ranker):
     def chooses(self) -> bool:
         return True
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float32]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float32]:
         inputs = self._inputs(graph, None)
         moving = max((layer.receivers for layer in inputs.layers), default=1) or 1
         settings = self.settings
@@ -185,7 +185,7 @@ class NetworkRanker(Ranker):
             ) from error
         return ranker
 
-    def _inputs(self, graph: StoredGraph, random: np.random.Generator | None) -> GraphInputs:
+    def _inputs(self, graph: ConfiguredGraph, random: np.random.Generator | None) -> GraphInputs:
         """What the network reads of a graph; with a generator, less what a training step drops."""
         settings = self.settings
         chosen = select(
@@ -253,7 +253,7 @@ class _Kept:
         return self._kept[number]
 
 
-def _truth(graph: StoredGraph, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+def _truth(graph: ConfiguredGraph, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     """(B,) what some configurations took, without reading the others'."""
     runtime: NDArray[np.float64] = graph.runtime[chosen].astype(np.float64)
     if "config_runtime_normalizers" in graph.arrays:

@@ -16,7 +16,7 @@ import numpy as np
 
 from apportion import __version__
 from apportion.data.artifact import read_bytes
-from apportion.data.configurations import ConfigurationStore, StoredGraph
+from apportion.data.configurations import ConfigurationStore, ConfiguredGraph
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn import rankers
@@ -119,7 +119,7 @@ def run_ranking(
 
 def sides(
     store: ConfigurationStore, experiment: RankingExperiment
-) -> tuple[list[StoredGraph], list[StoredGraph], list[StoredGraph]]:
+) -> tuple[list[ConfiguredGraph], list[ConfiguredGraph], list[ConfiguredGraph]]:
     """The graphs to learn from, to validate with, and to evaluate, which are not learned from.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import read_description
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.learn.metrics import Interval
@@ -24,10 +24,10 @@ from apportion.learn.ranking.measures import (
     tile_score,
 )
 from apportion.learn.ranking.ranker import load_ranker
-from apportion.learn.ranking.ridge import RidgeRanker, RidgeSettings
+from apportion.learn.ranking.ridge import RankingRidgeSettings, RidgeRanker
 from apportion.learn.ranking.submission import Asked
 
-Scorer = Callable[[StoredGraph], NDArray[Any]]
+Scorer = Callable[[ConfiguredGraph], NDArray[Any]]
 "Scores (C,) of a graph's configurations, low for fast."
 
 MEASURES = ("tau_b", "opa", "gamma", "tile_score", "slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100")
@@ -48,7 +48,7 @@ class RankedGraph:
     measures: dict[str, float]
 
 
-def ranked(graph: StoredGraph, scores: NDArray[Any]) -> RankedGraph:
+def ranked(graph: ConfiguredGraph, scores: NDArray[Any]) -> RankedGraph:
     """How well scores (C,) rank a graph's evaluated configurations.
 
     Raises:
@@ -69,7 +69,7 @@ def ranked(graph: StoredGraph, scores: NDArray[Any]) -> RankedGraph:
     return RankedGraph(graph.name, graph.collection, len(truth), pairs.pairs, pairs.tied_scores, measures)
 
 
-def rank_graphs(graphs: Iterable[StoredGraph], scorer: Scorer) -> list[RankedGraph]:
+def rank_graphs(graphs: Iterable[ConfiguredGraph], scorer: Scorer) -> list[RankedGraph]:
     """Each graph ranked and measured; one without known runtimes or with nothing to order raises."""
     return [ranked(graph, scorer(graph)) for graph in graphs]
 
@@ -120,7 +120,7 @@ def from_file(path: Path) -> Scorer:
     except (ValueError, zipfile.BadZipFile, AttributeError) as error:
         raise MalformedInput(f"This is no NPZ file of scores ({error})", file=str(path)) from error
 
-    def scores(graph: StoredGraph) -> NDArray[Any]:
+    def scores(graph: ConfiguredGraph) -> NDArray[Any]:
         name = f"{graph.collection}:{graph.name}"
         if name not in known:
             raise InvalidSetting(f"{path} has no scores for {name}")
@@ -137,7 +137,7 @@ def by_chance(seed: int = 0) -> Scorer:
 
 def by_measuring(budget: int, seed: int = 0) -> Scorer:
     """Scores of the within-graph ridge after measuring a few configurations of the graph itself."""
-    return RidgeRanker(RidgeSettings(measured=budget, seed=seed)).scores
+    return RidgeRanker(RankingRidgeSettings(measured=budget, seed=seed)).scores
 
 
 def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
@@ -151,7 +151,7 @@ def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
         settings = read_description(folder).experiment.get("settings", {})
         loaded.append((settings.get("collections") or COLLECTIONS, load_ranker(folder, device=device)))
 
-    def scores(graph: StoredGraph) -> NDArray[Any]:
+    def scores(graph: ConfiguredGraph) -> NDArray[Any]:
         for collections, ranker in loaded:
             if graph.collection in collections:
                 return ranker.scores(graph)
@@ -160,7 +160,7 @@ def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
     return scores
 
 
-def asked(graph: StoredGraph) -> Asked:
+def asked(graph: ConfiguredGraph) -> Asked:
     """What the competition wants to know of a graph: all configurations of its file, duplicates included."""
     group = graph.arrays.get("config_group")
     return Asked(graph.collection, graph.name, graph.configurations if group is None else len(group))

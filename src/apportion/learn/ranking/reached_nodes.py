@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.data.published.tpugraphs import TensorGraph
 from apportion.errors import InvalidSetting
 
@@ -25,7 +25,7 @@ Relations = Literal["both", "each"]
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class SenderSums:
     """Weighted sums of senders for each receiver, as compressed rows."""
 
     start: NDArray[np.int64]  # (R + 1,): where each receiver's senders begin
@@ -61,26 +61,26 @@ class Messages:
         """(S,) who gets each term."""
         return np.repeat(np.arange(self.receivers), np.diff(self.start))
 
-    def block(self, receivers: int, first: int, last: int) -> Messages:
+    def block(self, receivers: int, first: int, last: int) -> SenderSums:
         """What the first receivers get from the senders `first` to `last`, which are numbered from 0 then."""
         receiver = self.receiver
         kept = (receiver < receivers) & (self.sender >= first) & (self.sender < last)
-        return Messages.of(
+        return SenderSums.of(
             receiver[kept], self.sender[kept] - first, self.weight[kept],
             receivers=receivers, senders=last - first,
         )  # fmt: skip
 
-    def transposed(self) -> Messages:
+    def transposed(self) -> SenderSums:
         """Receivers as senders: what carries gradients back."""
-        return Messages.of(
+        return SenderSums.of(
             self.sender, self.receiver, self.weight, receivers=self.senders, senders=self.receivers
         )
 
     @classmethod
-    def stacked(cls, several: Sequence[Messages]) -> Messages:
+    def stacked(cls, several: Sequence[SenderSums]) -> SenderSums:
         """One sum over several kinds of senders, which stand one kind after the other."""
         senders = several[0].senders
-        return Messages.of(
+        return SenderSums.of(
             np.concatenate([one.receiver for one in several]),
             np.concatenate([one.sender + number * senders for number, one in enumerate(several)]),
             np.concatenate([one.weight for one in several]),
@@ -89,12 +89,12 @@ class Messages:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class ReachedNodes:
     """How far configurations reach, layer by layer."""
 
     order: NDArray[np.int64]  # (N,): the nodes in their new order, soonest reached first
     reached: tuple[int, ...]  # (L + 1,): n_0 = M, then how many are reached after each layer
-    relations: tuple[Messages, ...]
+    relations: tuple[SenderSums, ...]
     "Whom each node, in the new order, listens to: one mean, or one for producers and one for consumers."
 
     @classmethod
@@ -124,7 +124,7 @@ class Reach:
         return cls(order, reached, _relations(nodes, place[edges], relations))
 
 
-def _relations(nodes: int, edges: NDArray[np.int64], kind: Relations) -> tuple[Messages, ...]:
+def _relations(nodes: int, edges: NDArray[np.int64], kind: Relations) -> tuple[SenderSums, ...]:
     consumer, producer = edges[:, 0], edges[:, 1]
     if kind == "each":
         return (_mean(consumer, producer, nodes), _mean(producer, consumer, nodes))
@@ -133,9 +133,9 @@ def _relations(nodes: int, edges: NDArray[np.int64], kind: Relations) -> tuple[M
     return (_mean(receiver, np.concatenate([producer, consumer, itself]), nodes),)
 
 
-def _mean(receiver: NDArray[np.int64], sender: NDArray[np.int64], nodes: int) -> Messages:
+def _mean(receiver: NDArray[np.int64], sender: NDArray[np.int64], nodes: int) -> SenderSums:
     degree = np.bincount(receiver, minlength=nodes)
-    return Messages.of(receiver, sender, 1 / degree[receiver], receivers=nodes, senders=nodes)
+    return SenderSums.of(receiver, sender, 1 / degree[receiver], receivers=nodes, senders=nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ def _kept_segments(
     return kept
 
 
-def configurable_of(stored: StoredGraph) -> NDArray[np.int64]:
+def configurable_of(stored: ConfiguredGraph) -> NDArray[np.int64]:
     """(M,) the nodes that configurations change; none where a configuration is of the whole graph (tiles)."""
     found: NDArray[np.int64] = np.asarray(stored.arrays.get("node_config_ids", np.zeros(0)), np.int64)
     if len(np.unique(found)) < len(found):

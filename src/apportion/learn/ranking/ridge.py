@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.learn.ranking.ranker import Untaught, UntaughtSettings
 
@@ -179,7 +179,7 @@ def tune(
 
 
 @dataclass(frozen=True)
-class RidgeSettings(UntaughtSettings):
+class RankingRidgeSettings(UntaughtSettings):
     """How many configurations of a graph are measured before the others are ranked."""
 
     measured: int = 100
@@ -189,11 +189,11 @@ class RidgeRanker(Untaught):
     """Ranks a graph after measuring some of its own configurations; other graphs teach it nothing."""
 
     name = "ridge"
-    settings_type = RidgeSettings
+    settings_type = RankingRidgeSettings
     validated = 10_000
-    settings: RidgeSettings
+    settings: RankingRidgeSettings
 
-    def scores(self, graph: StoredGraph) -> NDArray[np.float64]:
+    def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         """(C,) after looking at the runtimes of the measured configurations, and of no others.
 
         Raises:

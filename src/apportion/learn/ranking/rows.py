@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.configurations import StoredGraph
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.program.hlo.module import OPCODES
 
@@ -53,7 +53,7 @@ class Multiprocessors:
 
 
 def configuration_rows(
-    graph: StoredGraph, features: FeatureSet = "published", gpu: Multiprocessors | None = None
+    graph: ConfiguredGraph, features: FeatureSet = "published", gpu: Multiprocessors | None = None
 ) -> Rows:
     """(C, F) of all configurations of a graph.
 
@@ -86,7 +86,7 @@ def relative_log(runtime: NDArray[Any]) -> Rows:
     return centred
 
 
-def _layout_rows(graph: StoredGraph) -> Rows:
+def _layout_rows(graph: ConfiguredGraph) -> Rows:
     """(C, 36): mean and deviation over configurable nodes of the 18 values of a layout."""
     parts = []
     for first in range(0, graph.configurations, _CHUNK):
@@ -95,7 +95,7 @@ def _layout_rows(graph: StoredGraph) -> Rows:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _summary(graph: StoredGraph) -> Rows:
+def _summary(graph: ConfiguredGraph) -> Rows:
     """(F,) of the graph alone: sizes as logarithms, opcodes as counts."""
     opcode, node = np.asarray(graph.arrays["node_opcode"]), np.asarray(graph.arrays["node_feat"], np.float64)
     result, given, reduced = _sizes(graph)
@@ -108,7 +108,7 @@ def _summary(graph: StoredGraph) -> Rows:
     return described
 
 
-def _result_row(graph: StoredGraph) -> NDArray[Any]:
+def _result_row(graph: ConfiguredGraph) -> NDArray[Any]:
     """(140,) the features of the last root: that of the entry computation."""
     node = graph.arrays["node_feat"]
     roots = np.flatnonzero(node[:, 0])
@@ -116,7 +116,7 @@ def _result_row(graph: StoredGraph) -> NDArray[Any]:
     return row
 
 
-def _sizes(graph: StoredGraph) -> tuple[float, float, float]:
+def _sizes(graph: ConfiguredGraph) -> tuple[float, float, float]:
     """Elements of the result, of all parameters of rank above 0, and of the dimension that is reduced."""
     node = np.asarray(graph.arrays["node_feat"], np.float64)
     result = max(float(_result_row(graph)[28]), 1.0)
@@ -128,7 +128,7 @@ def _sizes(graph: StoredGraph) -> tuple[float, float, float]:
     return result, given, max(product, 1.0)
 
 
-def _launch_rows(tile: Rows, graph: StoredGraph) -> Rows:
+def _launch_rows(tile: Rows, graph: ConfiguredGraph) -> Rows:
     """(C, F) of kernel bounds that stand for warps, stages, grouping and splitting."""
     warps, stages, _, split = (np.maximum(tile[:, place], 1) for place in range(4))
     rows, columns = np.maximum(tile[:, 8], 1), np.maximum(tile[:, 9], 1)
@@ -163,7 +163,7 @@ def _extent(row: NDArray[Any]) -> tuple[float, float]:
     return float(np.prod(dimensions[:-1])), dimensions[-1]
 
 
-def _largest_argument(graph: StoredGraph) -> NDArray[Any]:
+def _largest_argument(graph: ConfiguredGraph) -> NDArray[Any]:
     """(140,) the features of the largest parameter, or of the first node where there is none."""
     node = np.asarray(graph.arrays["node_feat"])
     arguments = np.flatnonzero(np.asarray(graph.arrays["node_opcode"]) == OPCODES["parameter"])
@@ -171,7 +171,7 @@ def _largest_argument(graph: StoredGraph) -> NDArray[Any]:
     return row
 
 
-def _compiled_rows(tile: Rows, graph: StoredGraph, gpu: Multiprocessors) -> Rows:
+def _compiled_rows(tile: Rows, graph: ConfiguredGraph, gpu: Multiprocessors) -> Rows:
     """(C, F) of registers, spills, shared memory and programs, and how many programs run at once by them."""
     lacking = [name for name in _COMPILED if f"compiled_{name}" not in graph.arrays]
     if lacking:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.losses import Loss
 from apportion.learn.ranking.ranking_inputs import GraphInputs
 
@@ -54,7 +54,7 @@ class GraphGradients:
         self._sums = [torch.zeros_like(parameter) for parameter in self._parameters]
         device = self._parameters[0].device
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._recorder = Recorder() if recorder is None and device.type == "cuda" else recorder
+        self._recorder = GraphRecorder() if recorder is None and device.type == "cuda" else recorder
         self._held: dict[int, _Held] = {}
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor
 
 from apportion.errors import InvalidSetting
-from apportion.learn.relative.vectors import Calibration, Numbers
+from apportion.learn.relative.vectors import Numbers, ProfiledRows
 from apportion.settings import convert
 
 
@@ -50,7 +50,7 @@ def bagged_boosting(
     truth: Numbers,
     *,
     seed: int = 0,
-    calibration: Calibration | None = None,
+    calibration: ProfiledRows | None = None,
 ) -> Boosters:
     """Boosters of every output."""
     chosen = convert(BaggingSettings, dict(settings), source="bagged-boosting")

@@ -29,7 +29,7 @@ CONSTANT_VARIANCE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class TimeEstimate:
     """Log2 times of runs on the new system."""
 
     mean: Numbers  # (M,)
@@ -51,7 +51,7 @@ class Known:
 
 def estimate(
     measured: Known, log_times: Numbers, asked: Known, *, background: Known | None = None
-) -> Estimate:
+) -> TimeEstimate:
     """What `asked` runs take on a system that took `log_times` (K,) for the `measured` ones.
 
     Args:
@@ -88,7 +88,7 @@ def estimate(
     mean = np.einsum("gs,gms->m", weight, stacked)
     spread = np.einsum("gs,gms->m", weight, (stacked - mean[None, :, None]) ** 2)
     within = np.einsum("g,gm->m", weight.sum(axis=1), np.array(variances))
-    return Estimate(mean, np.sqrt(spread + within), weight.sum(axis=0))
+    return TimeEstimate(mean, np.sqrt(spread + within), weight.sum(axis=0))
 
 
 def nearest(

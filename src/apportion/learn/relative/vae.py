@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
-from apportion.learn.relative.vectors import Calibration
+from apportion.learn.relative.vectors import ProfiledRows
 from apportion.settings import convert
 
 Numbers = NDArray[np.float64]
@@ -126,7 +126,7 @@ def network(
     truth: Numbers,
     *,
     seed: int = 0,
-    calibration: Calibration | None = None,
+    calibration: ProfiledRows | None = None,
 ) -> Network:
     """Fit every stage that the settings name."""
     chosen = convert(NetworkSettings, dict(settings), source="network")

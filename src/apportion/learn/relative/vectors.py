@@ -22,7 +22,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class ProfiledRows:
     """Rows without labels, by where they were profiled: what a network may look at before it learns."""
 
     cpu: Numbers  # (M, F): profiled on CPUs
@@ -73,7 +73,7 @@ def ridge(
     truth: Numbers,
     *,
     seed: int = 0,
-    calibration: Calibration | None = None,
+    calibration: ProfiledRows | None = None,
 ) -> Ridge:
     """Least squares with the weights held back."""
     strength = convert(RidgeSettings, dict(settings), source="ridge").strength
@@ -102,7 +102,7 @@ def _trees(name: str) -> Any:
         truth: Numbers,
         *,
         seed: int = 0,
-        calibration: Calibration | None = None,
+        calibration: ProfiledRows | None = None,
     ) -> Stacked:
         grow = row_models.load(name)
         if name == "boosting":  # one number at a time
@@ -117,7 +117,7 @@ extra_trees, random_forest, boosting = _trees("extra-trees"), _trees("random-for
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class MeanVector:
     """The mean of the training vectors."""
 
     mean: Numbers  # (S,)
@@ -133,7 +133,7 @@ def constant(
     truth: Numbers,
     *,
     seed: int = 0,
-    calibration: Calibration | None = None,
-) -> Constant:
+    calibration: ProfiledRows | None = None,
+) -> MeanVector:
     """'Always the fastest on average', as a vector."""
-    return Constant(truth.mean(axis=0))
+    return MeanVector(truth.mean(axis=0))

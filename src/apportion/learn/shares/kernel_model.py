@@ -32,7 +32,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class ConformalScores:
     """Scores of rows whose application the forests had not seen: |error| / (spread of the trees + FLOOR)."""
 
     score: Numbers  # (N,), rising
@@ -112,7 +112,7 @@ class KernelModel:
 
     name: str
     pool: Pooled
-    calibration: Calibration
+    calibration: ConformalScores
     familiarity: Familiarity
     about: Mapping[str, Any]
     "The experiment that made it."
@@ -175,7 +175,7 @@ class KernelModel:
         return cls(
             described["name"],
             Pooled.of_arrays(described["features"], kept),
-            Calibration(kept["score"], kept["weight"]),
+            ConformalScores(kept["score"], kept["weight"]),
             Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
             described["made_by"],
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apportion import __version__
 from apportion.data.folds import Origins, folds_of
 from apportion.data.scaling import Standard
-from apportion.learn.shares.kernel_model import FLOOR, Calibration, Familiarity, KernelModel
+from apportion.learn.shares.kernel_model import FLOOR, ConformalScores, Familiarity, KernelModel
 from apportion.learn.shares.kernel_table import KernelTable
 from apportion.learn.shares.measured import read_campaign
 from apportion.learn.shares.trees import PooledSettings, grown
@@ -28,7 +28,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Coverage:
+class IntervalCoverage:
     """How often intervals held the truth on held-out applications.
 
     Neither the forests that answered nor the calibration had rows of the application; the forests behind the
@@ -50,7 +50,7 @@ def ship(
     seed: int = 1,
     vectorized: bool = True,
     report: Callable[[str], None],
-) -> tuple[KernelModel, tuple[Coverage, ...]]:
+) -> tuple[KernelModel, tuple[IntervalCoverage, ...]]:
     """The model of a pair of devices, and how its intervals did on held-out applications, at each level.
 
     `vectorized`: whether the compiler of the table's IR made vectors of single values.
@@ -100,7 +100,7 @@ def ship_pair(
     settings: PooledSettings = SETTINGS,
     seed: int = 1,
     report: Callable[[str], None],
-) -> tuple[Path, KernelModel, tuple[Coverage, ...]]:
+) -> tuple[Path, KernelModel, tuple[IntervalCoverage, ...]]:
     """Fit a pair of devices to a campaign's measurements, and write the model that `--pair` names.
 
     Args:
@@ -127,17 +127,17 @@ def _grouped(origins: Origins) -> Origins:
     return replace(origins, application=tuple(f"group {number % MOST_FOLDS}" for number in drawn))
 
 
-def _calibration(score: Numbers, application: NDArray[np.str_]) -> Calibration:
+def _calibration(score: Numbers, application: NDArray[np.str_]) -> ConformalScores:
     names, counts = np.unique(application, return_counts=True)
     rows_of = dict(zip(names.tolist(), counts.tolist(), strict=True))
     weight = np.array([1 / rows_of[name] for name in application.tolist()])
     order = np.argsort(score, kind="stable")
-    return Calibration(score[order], weight[order])
+    return ConformalScores(score[order], weight[order])
 
 
 def _coverage(
     score: Numbers, scale: Numbers, application: NDArray[np.str_], group: NDArray[np.str_], confidence: float
-) -> Coverage:
+) -> IntervalCoverage:
     held = np.zeros(len(score), bool)
     width = np.zeros(len(score))
     for name in np.unique(group):
@@ -146,7 +146,7 @@ def _coverage(
         held[test] = score[test] <= quantile
         width[test] = 2 * quantile * scale[test]
     each = [held[application == name].mean() for name in np.unique(application)]
-    return Coverage(
+    return IntervalCoverage(
         confidence,
         round(float(held.mean()), 4),
         round(float(np.mean(each)), 4),

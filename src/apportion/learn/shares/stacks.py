@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from apportion.data.folds import Fold
 from apportion.errors import InvalidSetting
-from apportion.learn.nn.cuda_graphs import Recorder
+from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.shares.colours import Colouring, GraphSet, Sharing
 from apportion.learn.shares.kernel_network import KernelNetwork, RowInputs
 from apportion.learn.shares.network_inputs import GraphPlans
@@ -126,7 +126,7 @@ class _Fit:
         )
         self.loss_sum = torch.zeros(self.models, device=self.device)
         self.recorder: Callable[[int, Callable[[], Any]], Any] = (
-            Recorder() if on_gpu else lambda _, function: function()
+            GraphRecorder() if on_gpu else lambda _, function: function()
         )
 
     def run(self, report: Callable[[str], None]) -> Fitted:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apportion.coexecution.cuts import best_shares, seconds_at
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
 from apportion.program.kernel.bounds import NDRange
-from apportion.program.kernel.launch import Launch
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.workload import Case, Workload
 
 Numbers = NDArray[np.float64]
@@ -291,7 +291,7 @@ def load_table(path: Path) -> CampaignTable:
         raise UnreadableFile(f"Cannot read the table of measurements {path}: {error}") from error
 
 
-def _launch(ir: Mapping[str, tuple[str, str]], key: Key) -> Launch:
+def _launch(ir: Mapping[str, tuple[str, str]], key: Key) -> PlannedLaunch:
     digest, kernel, size, local, arguments = key
     text, source = ir[digest]
     span = NDRange(_numbers(size), _numbers(local))

@@ -15,7 +15,7 @@ from apportion.errors import InvalidSetting, MalformedInput
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.elf import ObjectFile
 from apportion.measure.counters.mix import MixCounter
-from apportion.measure.counters.source import Reading, Source, reading_of_mix
+from apportion.measure.counters.source import CounterSource, Reading, reading_of_mix
 
 _COST = re.compile(r"^([+*-]?(?:0x[0-9a-f]+|\d*)) ")
 _NAMELESS = "???"
@@ -26,7 +26,7 @@ _SIMULATED = ("l1_miss_hit_ratio", "ll_miss_hit_ratio", "branch_miss_ratio")
 _OPTIONS = ("--dump-instr=yes", "--cache-sim=yes", "--branch-sim=yes", "--trace-children=yes")
 
 
-class CallgrindSource(Source):
+class CallgrindSource(CounterSource):
     """The command inside valgrind's simulator: some fifty times slower."""
 
     name = "callgrind"
@@ -48,7 +48,7 @@ class CallgrindSource(Source):
             out = f"--callgrind-out-file={folder}/%p.out"
             words = [valgrind, "--tool=callgrind", *_OPTIONS, out, *command.words]
             ended = execute(command, words=words)
-            profile = Profile(command.program)
+            profile = CallgrindProfile(command.program)
             for path in sorted(Path(folder).glob("*.out*")):
                 with path.open(errors="replace") as lines:
                     profile.read(lines, str(path))
@@ -57,7 +57,7 @@ class CallgrindSource(Source):
 
 
 @dataclass
-class Profile:
+class CallgrindProfile:
     """What files of callgrind say: the cost of each instruction, and the sums."""
 
     program: str = ""

@@ -24,7 +24,7 @@ from apportion.errors import (
 )
 from apportion.measure.counters import sources as known_sources
 from apportion.measure.counters.command import Command, execute
-from apportion.measure.counters.source import Problem, Reading, Source, WatchingSource, watched
+from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, WatchingSource, watched
 
 CLOCK = "clock"
 COLLECTION_SECONDS = "collection_seconds"
@@ -52,7 +52,7 @@ class Found:
     exactness: str
     value: float | None
     "What the probe counted; None where the source cannot."
-    problem: Problem | None = None
+    problem: MissingCounter | None = None
 
     @property
     def works(self) -> bool:
@@ -60,13 +60,13 @@ class Found:
         return self.value is not None
 
 
-def source_of(name: str) -> Source:
+def source_of(name: str) -> CounterSource:
     """The source of that name.
 
     Raises:
         UnknownName: there is none.
     """
-    source: Source = known_sources.load(name)()
+    source: CounterSource = known_sources.load(name)()
     return source
 
 
@@ -182,7 +182,7 @@ def _explained(ran_before: bool) -> Iterator[None]:
         ) from error
 
 
-def _doubts(source: Source, reading: Reading, native: float) -> Iterator[str]:
+def _doubts(source: CounterSource, reading: Reading, native: float) -> Iterator[str]:
     """Why counts may not mean what they seem to."""
     for problem in set(reading.problems.values()):
         yield f"{source.name}: {problem.reason}: {problem.remedy}."
@@ -211,7 +211,7 @@ def this_system(name: str = "") -> System:
 
 
 def _rows(
-    identity: tuple[str, str, str, str, str], repeat: int, source: Source, reading: Reading
+    identity: tuple[str, str, str, str, str], repeat: int, source: CounterSource, reading: Reading
 ) -> list[Row]:
     return [
         Row(
@@ -222,7 +222,7 @@ def _rows(
     ]  # fmt: skip
 
 
-def _probed(source: Source) -> Reading:
+def _probed(source: CounterSource) -> Reading:
     """What a source counts of something small; its own words where it cannot."""
     try:
         reading = source.measure(_something_small(source))
@@ -230,12 +230,12 @@ def _probed(source: Source) -> Reading:
         reason, _, remedy = str(error).partition(": ")
         if isinstance(error, MissingPackage):
             reason, remedy = f"{error.package} is not installed", f"pip install 'apportion[{error.extra}]'"
-        problem = Problem(reason, remedy)
+        problem = MissingCounter(reason, remedy)
         return Reading(dict.fromkeys(source.counts), 0.0, dict.fromkeys(source.counts, problem))
     return _plausible(source, reading)
 
 
-def _something_small(source: Source) -> Command:
+def _something_small(source: CounterSource) -> Command:
     """What to count in order to see whether a source counts."""
     if source.name == "step":
         return Command(("true",), seconds=120.0)
@@ -243,14 +243,14 @@ def _something_small(source: Source) -> Command:
     return Command(("sh", "-c", _LOOP.format(turns=turns)), seconds=120.0)
 
 
-def _plausible(source: Source, reading: Reading) -> Reading:
+def _plausible(source: CounterSource, reading: Reading) -> Reading:
     """The reading, unless it counted nothing at all: a counter that stands still does not work."""
     never_zero = ("instructions", "page_faults", "int_ratio", "control_ratio", "threads", "page_levels")
     values = {
         name: None if name in never_zero and not value else value for name, value in reading.values.items()
     }
     stuck = {
-        name: Problem("it counts nothing", "use another source")
+        name: MissingCounter("it counts nothing", "use another source")
         for name, value in values.items()
         if value is None and name not in reading.problems
     }

@@ -13,12 +13,12 @@ import apportion
 from apportion.errors import InvalidSetting, JobError
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import Reading, Source, reading_of_mix
+from apportion.measure.counters.source import CounterSource, Reading, reading_of_mix
 
 PLUGIN = "_qemu_blocks.so"
 
 
-class QemuSource(Source):
+class QemuSource(CounterSource):
     """The command translated by QEMU, with our plugin counting the blocks that are executed."""
 
     name = "qemu"

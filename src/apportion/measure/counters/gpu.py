@@ -14,7 +14,7 @@ from typing import ClassVar
 from apportion.errors import InvalidSetting, JobError
 from apportion.measure.counters.command import Command, Watcher, execute
 from apportion.measure.counters.imports.ncu import launches_of
-from apportion.measure.counters.source import Problem, Reading, Source, WatchingSource
+from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, WatchingSource
 
 _SENT, _RECEIVED = 0, 1  # nvmlPcieUtilCounter_t, as the GPU sees it
 _NVML = "libnvidia-ml.so.1"
@@ -88,7 +88,7 @@ class NvmlSource(WatchingSource):
 
     def reading(self, watcher: Watcher, counted: Mapping[str, float | None], seconds: float) -> Reading:
         reason = watcher.problem if isinstance(watcher, NvmlWatcher) else ""
-        problem = Problem(
+        problem = MissingCounter(
             reason or "the command ended before the first sample",
             "run where there is a GPU of NVIDIA's; in a container with --gpus all"
             if reason
@@ -99,7 +99,7 @@ class NvmlSource(WatchingSource):
         return Reading(values, seconds, dict.fromkeys(missing, problem))
 
 
-class NsightComputeSource(Source):
+class NsightComputeSource(CounterSource):
     """Blocks and streams of the launches of CUDA kernels, by `ncu`."""
 
     name = "ncu"
@@ -125,7 +125,7 @@ class NsightComputeSource(Source):
             )
         launches = launches_of(text.splitlines(), os.fspath(log)) if "Kernel Name" in text else []
         if not launches:
-            problem = Problem(
+            problem = MissingCounter(
                 "the command launches no CUDA kernel", "OpenCL kernels: apportion counters kernel"
             )
             return Reading(dict.fromkeys(self.counts), ended.seconds, dict.fromkeys(self.counts, problem))

@@ -45,7 +45,7 @@ def demangled(symbol: str) -> tuple[str, tuple[Type, ...]] | None:
         return None
     end = match.end() + int(match[1])
     name = symbol[match.end() : end]
-    reader = _Reader(symbol, end)
+    reader = _TypeReader(symbol, end)
     found: list[Type] = []
     try:
         while reader.place < len(symbol):
@@ -55,7 +55,7 @@ def demangled(symbol: str) -> tuple[str, tuple[Type, ...]] | None:
     return name, tuple(kind for kind in found if kind.value != "void" or kind.space)
 
 
-class _Reader:
+class _TypeReader:
     """Types one after the other; those made of others can be named again by number (`S_`, `S0_`)."""
 
     def __init__(self, text: str, place: int) -> None:

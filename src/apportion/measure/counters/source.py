@@ -12,7 +12,7 @@ from apportion.measure.counters.mix import MIX_COUNTERS
 
 
 @dataclass(frozen=True)
-class Problem:
+class MissingCounter:
     """Why a counter is missing, and what can be done about it."""
 
     reason: str
@@ -26,7 +26,7 @@ class Reading:
     values: Mapping[str, float | None]
     seconds: float
     "How long the command took under this source."
-    problems: Mapping[str, Problem] = field(default_factory=dict)
+    problems: Mapping[str, MissingCounter] = field(default_factory=dict)
     "Counter → why it is missing."
     exactness: Mapping[str, str] = field(default_factory=dict)
     "Counter → its exactness this time, where it is less than the source's own."
@@ -40,7 +40,7 @@ def reading_of_mix(values: Mapping[str, float | None], unknown_share: float, sec
     ratios = [name for name in values if name.endswith("_ratio") and name in MIX_COUNTERS]
     if not unknown_share:
         return Reading(values, seconds)
-    problem = Problem(
+    problem = MissingCounter(
         f"{unknown_share:.1%} of the executed instructions are in code that was made at run time",
         "count with --source qemu, which sees all code",
     )
@@ -48,7 +48,7 @@ def reading_of_mix(values: Mapping[str, float | None], unknown_share: float, sec
     return Reading(values, seconds, missing, dict.fromkeys(ratios, "estimated"))
 
 
-class Source(ABC):
+class CounterSource(ABC):
     """A way of counting. A new one is a class in a file of its own, and a line in `counters.sources`."""
 
     name: ClassVar[str]
@@ -69,7 +69,7 @@ class Source(ABC):
         """
 
 
-class WatchingSource(Source):
+class WatchingSource(CounterSource):
     """A source that only watches: several of them can watch the same execution."""
 
     @abstractmethod

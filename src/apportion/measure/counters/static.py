@@ -6,12 +6,12 @@ from apportion.errors import InvalidSetting
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.elf import ObjectFile
 from apportion.measure.counters.mix import MixCounter
-from apportion.measure.counters.source import Reading, Source
+from apportion.measure.counters.source import CounterSource, Reading
 
 _MOST_BYTES = 1 << 20
 
 
-class StaticSource(Source):
+class StaticSource(CounterSource):
     """Reads the command's executable, without the libraries that it loads."""
 
     name = "static"

@@ -20,13 +20,13 @@ from apportion import _native
 from apportion.errors import JobError, LimitExceeded
 from apportion.measure.counters.command import Command, execute
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import Problem, Reading, Source, reading_of_mix
+from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, reading_of_mix
 
 MOST_STEPS = 2_000_000
 BURST, GAP_MICROSECONDS = 500, 20_000
 
 
-class _TracingSource(Source):
+class _TracingSource(CounterSource):
     """A command in a process that traces it."""
 
     settings: ClassVar[dict[str, Any]]
@@ -97,7 +97,7 @@ class SampledStepSource(_TracingSource):
         reading = super().reading(found)
         if found["steps"]:
             return reading
-        problem = Problem("the command ended before the first burst", "use the source step")
+        problem = MissingCounter("the command ended before the first burst", "use the source step")
         return Reading(reading.values, reading.seconds, dict.fromkeys(self.counts, problem))
 
 

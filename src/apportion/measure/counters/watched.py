@@ -19,7 +19,7 @@ from apportion.measure.counters.perfevents import (
     explained,
     tracepoints,
 )
-from apportion.measure.counters.source import Problem, Reading, WatchingSource
+from apportion.measure.counters.source import MissingCounter, Reading, WatchingSource
 
 _PAGE_FAULTS = (9, 10, 11, 12)  # minflt, cminflt, majflt, cmajflt in /proc/PID/stat, counted from 0
 
@@ -62,7 +62,7 @@ class ProcSource(WatchingSource):
 
     def reading(self, watcher: Watcher, counted: Mapping[str, float | None], seconds: float) -> Reading:
         values = {name: counted.get(name) for name in self.counts}
-        problem = Problem("the kernel does not tell it of this process", "mount /proc without hidepid")
+        problem = MissingCounter("the kernel does not tell it of this process", "mount /proc without hidepid")
         return Reading(values, seconds, {name: problem for name, value in values.items() if value is None})
 
 
@@ -87,9 +87,9 @@ class _PerfSource(WatchingSource):
             problems = {name: problem for name, value in values.items() if value is None}
         return Reading(values, seconds, problems)
 
-    def problem(self, watcher: PerfWatcher) -> Problem:
+    def problem(self, watcher: PerfWatcher) -> MissingCounter:
         """Why the kernel did not count."""
-        return Problem(*explained(next(iter(watcher.problems.values()))))
+        return MissingCounter(*explained(next(iter(watcher.problems.values()))))
 
 
 class SoftwareSource(_PerfSource):
@@ -136,10 +136,10 @@ class TracepointSource(_PerfSource):
         except OSError:
             return {}
 
-    def problem(self, watcher: PerfWatcher) -> Problem:
+    def problem(self, watcher: PerfWatcher) -> MissingCounter:
         if watcher.events:
             return super().problem(watcher)
-        return Problem(
+        return MissingCounter(
             "tracefs is not mounted, or not for this user",
             "as root: mount -t tracefs nodev /sys/kernel/tracing; the source trace needs neither",
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apportion.errors import InvalidSetting
-from apportion.program.drawing.layers import Layers, Point, arrange
+from apportion.program.drawing.layering import Layers, Point, arrange
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 
 DECLARED = "; undefined function"

@@ -71,7 +71,7 @@ class NDRange:
         return total
 
 
-class Step(NamedTuple):
+class IndexStep(NamedTuple):
     """One step of an index program: an operation on earlier steps."""
 
     operation: str
@@ -84,7 +84,7 @@ class Step(NamedTuple):
 class IndexProgram:
     """The index arithmetic of a kernel; every step refers only to earlier ones."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[IndexStep, ...]
 
     def intervals(
         self,
@@ -132,7 +132,7 @@ class IndexProgram:
         return tuple(tuple(step) for step in self.steps)
 
     def __setstate__(self, steps: tuple[tuple[str, tuple[int, ...], int], ...]) -> None:
-        object.__setattr__(self, "steps", tuple(Step(*step) for step in steps))
+        object.__setattr__(self, "steps", tuple(IndexStep(*step) for step in steps))
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def bytes_touched(
 
 
 def _evaluate(
-    step: Step,
+    step: IndexStep,
     operands: list[Interval | None],
     span: NDRange,
     groups: list[Interval],
@@ -213,7 +213,7 @@ def _query(operation: str, dimension: int, span: NDRange, groups: list[Interval]
     }[operation]
 
 
-def _partly_known(step: Step, operands: list[Interval | None]) -> Interval | None:
+def _partly_known(step: IndexStep, operands: list[Interval | None]) -> Interval | None:
     """What holds although an operand is unknown: a mask and a remainder bound any value."""
     second = operands[-1]
     if second is None or second[0] != second[1]:
@@ -225,7 +225,7 @@ def _partly_known(step: Step, operands: list[Interval | None]) -> Interval | Non
     return None
 
 
-def _arithmetic(step: Step, known: list[Interval]) -> Interval | None:
+def _arithmetic(step: IndexStep, known: list[Interval]) -> Interval | None:
     a = known[0] if known else (0, 0)
     b = known[1] if len(known) > 1 else (0, 0)
     result: Interval | None

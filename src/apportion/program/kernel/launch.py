@@ -41,7 +41,7 @@ LAUNCH = (
 
 
 @dataclass(frozen=True)
-class Launch:
+class PlannedLaunch:
     """A kernel about to be launched."""
 
     ir: str
@@ -96,7 +96,7 @@ def _code(ir: str, kernel: str, source: str) -> _Code:
     return _Code(vector_of(graph), read_module(ir), accesses_of(ir, source)[kernel])
 
 
-def _described(launch: Launch) -> _Described:
+def _described(launch: PlannedLaunch) -> _Described:
     code = _code(launch.ir, launch.kernel, launch.source)
     work = work_of(code.module, launch.kernel, launch.span, launch.scalars, launch.contents)
     up, down, sliced_up, sliced_down = _moved(launch, code.access)
@@ -133,7 +133,7 @@ def _ratios(work: Work, items: int, whole: int) -> list[float]:
     return [math.log1p(items * (plain + 8 * special) / max(whole, 1)), special / max(plain, 1.0)]
 
 
-def _moved(launch: Launch, access: KernelAccess) -> tuple[float, float, float, float]:
+def _moved(launch: PlannedLaunch, access: KernelAccess) -> tuple[float, float, float, float]:
     """Bytes to and from a device with its own memory, and the parts of each that shrink with the share."""
     dimension = max(range(launch.span.dimensions), key=lambda d: (launch.span.groups[d] > 1, d))
     groups = launch.span.groups[dimension]
@@ -160,7 +160,7 @@ def _brought(use: ArgumentAccess) -> bool:
 
 
 def _touched(
-    launch: Launch,
+    launch: PlannedLaunch,
     access: KernelAccess,
     number: int,
     size: int,

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from apportion.program.kernel.bounds import Reach, Step
+from apportion.program.kernel.bounds import IndexStep, Reach
 from apportion.program.kernel.instructions import Instruction, IRFunction, IRModule
 
 _QUERIES = {
@@ -72,13 +72,13 @@ class Gathered:
 
     module: IRModule
     uses: dict[int, Use]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[IndexStep] = field(default_factory=list)
     queries: set[str] = field(default_factory=set)
     has_barrier: bool = False
     untraced: str = ""
 
     def step(self, operation: str, operands: tuple[int, ...] = (), value: int = 0) -> int:
-        self.steps.append(Step(operation, operands, value))
+        self.steps.append(IndexStep(operation, operands, value))
         return len(self.steps) - 1
 
 

@@ -43,7 +43,7 @@ _ABOUT = {
 
 
 @dataclass
-class Launch:
+class NcuLaunch:
     """One launch of a kernel."""
 
     kernel: str
@@ -119,7 +119,7 @@ def _exported(path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
+def launches_of(lines: Iterable[str], name: str) -> list[NcuLaunch]:
     """The launches in the lines of a file; what `ncu` says besides (`==PROF== …`) is passed over."""
     table = [(number, line) for number, line in enumerate(lines, start=1) if line.startswith('"')]
     if not table:
@@ -130,7 +130,7 @@ def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
     header = next(csv.reader([start[1]]))
     if "ID" not in header or "Kernel Name" not in header:
         raise MalformedInput("the table lacks the columns ID and Kernel Name", file=name, line=start[0])
-    launches: dict[str, Launch] = {}
+    launches: dict[str, NcuLaunch] = {}
     units: Sequence[str] = [""] * len(header)
     long = "Metric Name" in header
     cells_of = [next(csv.reader([line])) for _, line in body]
@@ -149,7 +149,7 @@ def launches_of(lines: Iterable[str], name: str) -> list[Launch]:
             continue
         launch = launches.setdefault(
             entry["ID"],
-            Launch(
+            NcuLaunch(
                 entry["Kernel Name"],
                 entry.get("Process Name", ""),
                 entry.get("Stream", ""),

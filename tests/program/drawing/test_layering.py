@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.program.drawing.layers import arrange
+from apportion.program.drawing.layering import arrange
 
 
 def test_edges_run_down() -> None:
