@@ -14,6 +14,7 @@ message of the command line and an HTTP 422.
     ├── InvalidGraph        (ValueError)    arrays that are not a program graph
     ├── AnalysisError       (ValueError)    a data-flow analysis that this graph, or this root, does not allow
     ├── NoDevice            (RuntimeError)  no device is there to run on
+    ├── NotConfined         (RuntimeError)  kernels would run with fewer limits than were asked for
     ├── NotSplittable       (ValueError)    a kernel whose work cannot be shared between devices
     └── JobError            (RuntimeError)  work in a child process came to nothing
         ├── DeadlineExceeded (TimeoutError) it took longer than it was given
@@ -142,6 +143,10 @@ class VerificationFailed(JobError):
 
 class NoDevice(ApportionError, RuntimeError):
     """No device is there to run on."""
+
+
+class NotConfined(ApportionError, RuntimeError):
+    """Kernels would run with fewer limits than were asked for."""
 
 
 class NotSplittable(ApportionError, ValueError):

@@ -20,7 +20,7 @@ from typing import Any
 
 from apportion import __version__
 from apportion.errors import ApportionError, MissingPackage
-from apportion.jobs import LocalRunner, landlock
+from apportion.jobs import LocalRunner, cage, landlock
 from apportion.program.toolchain import toolchain_of
 
 PURPOSES = {
@@ -96,6 +96,7 @@ def examine() -> dict[str, Any]:
         ],
         "compilers": list(compilers()),
         "opencl": opencl,
+        "confinement": _confinement(),
         "gpus": _nvidia_gpus(),
         "cache": cache,
         "missing": missing,
@@ -188,6 +189,12 @@ def _opencl(found: Sequence[Package]) -> dict[str, Any]:
         return {"devices": [], "problem": "pyopencl is not installed"}
     (outcome,) = LocalRunner(workers=1, deadline_seconds=_DRIVER_SECONDS).map(opencl_devices, [None])
     return {"devices": outcome.value or [], "problem": str(outcome.error) if outcome.error else None}
+
+
+def _confinement() -> dict[str, Any]:
+    """What would confine kernels on this machine: tried in another process."""
+    (outcome,) = LocalRunner(workers=1, deadline_seconds=_DRIVER_SECONDS, fresh=True).map(cage.tried, [None])
+    return (outcome.value or cage.NONE).as_json()
 
 
 def _nvidia_gpus() -> list[dict[str, Any]]:

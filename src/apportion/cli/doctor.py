@@ -23,6 +23,12 @@ def doctor(*, json: bool = False) -> None:
         raise SystemExit(1)
 
 
+def _held(confinement: dict[str, Any]) -> str:
+    if confinement["whole"]:
+        return "run in a process that reaches nothing but its own files"
+    return f"run in a process without limits on {', '.join(confinement['missing'])}"
+
+
 def _print_tables(findings: dict[str, Any]) -> None:
     machine, cache = findings["machine"], findings["cache"]
     native = "loaded" if findings["apportion"]["native"] else findings["apportion"]["problem"]
@@ -39,6 +45,7 @@ def _print_tables(findings: dict[str, Any]) -> None:
                 f"{machine['processors']} processors, {size_in_words(machine['memory_bytes'])} of memory",
             ],
             ["Landlock", f"{landlocked} (keeps compilers away from other files)"],
+            ["kernels", _held(findings["confinement"])],
             ["cache", cache["problem"] or held],
         ],
         title="This machine",

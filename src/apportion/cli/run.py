@@ -39,6 +39,7 @@ def run(
     trust: Annotated[bool, _FLAG] = False,
     building: Building = USUAL,
     seconds: float = 60.0,
+    require_confinement: Annotated[bool, _FLAG] = False,
     threads: int | None = None,
     backend: str = "opencl",
     json: Annotated[bool, _FLAG] = False,
@@ -61,6 +62,7 @@ def run(
         seed: of the arrays that are made up.
         trust: do not compare the first run with one device's.
         seconds: the deadline of each launch.
+        require_confinement: refuse to run where this machine cannot confine the process that runs kernels.
         threads: threads of each CPU device.
         backend: what runs the kernel: opencl, or replay:FOLDER with a recording, which computes nothing.
         json: print one line of JSON.
@@ -76,7 +78,7 @@ def run(
         predictor=learned,
         merges=merges,
         trust=trust,
-        limits=Limits(seconds=seconds),
+        limits=Limits(seconds=seconds, require_confinement=require_confinement),
         drivers=DriverOptions(threads=threads),
         backend=backend,
     ) as shared:
@@ -93,7 +95,8 @@ def run(
         if report is not None:
             _write(report, reports.page(comparison, shared.devices))
         if json:
-            print_json(comparison.as_json())
+            held = shared.backend.confinement()
+            print_json(comparison.as_json() | {"confinement": held.as_json() if held else None})
         else:
             _print(comparison, {info.id: info.name for info in shared.devices})
 

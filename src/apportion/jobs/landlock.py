@@ -21,7 +21,8 @@ _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38  # prctl; Landlock asks for it
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_TRUNCATE, _IOCTL_DEVICE = 1 << 14, 1 << 15
+_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_SPECIAL_FILES = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11  # devices, sockets, pipes
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _FILE_SYSTEM_BITS = {1: 13, 2: 14, 3: 15, 4: 15}  # by version; 16 from version 5 on
 _TCP = 0b11  # bind and connect, from version 4
@@ -32,8 +33,10 @@ EXECUTE = READ | _EXECUTE
 LIST = _READ_DIR
 WRITE = ((1 << 13) - 1 | _TRUNCATE) & ~_EXECUTE
 "Read, write, make and remove: all but execute."
-OWN = WRITE | 1 << 13
-"The same, and move files from one folder to another in it."
+KEEP = (WRITE | _REFER) & ~_SPECIAL_FILES
+"The same for plain files and folders, which may also be moved from one folder to another."
+DEVICE = READ | _WRITE_FILE | _IOCTL_DEVICE
+"Read, write and control, but make and remove nothing."
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

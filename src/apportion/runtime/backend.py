@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
 from apportion.errors import InvalidSetting, NoDevice, UnknownName
+from apportion.jobs.cage import Confinement
 from apportion.runtime import backends
 from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
@@ -74,6 +75,10 @@ class Backend(ABC):
         Args:
             report: is told every launch, with its device, as soon as it is measured.
         """
+
+    def confinement(self) -> Confinement | None:
+        """What confines the process that runs kernels; None where none are run."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

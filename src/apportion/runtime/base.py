@@ -116,6 +116,8 @@ class Limits:
     build_seconds: float = 120.0
     "For compiling a program for every device."
     memory_bytes: int = field(default_factory=lambda: _physical_memory() * 8 // 10)
+    require_confinement: bool = False
+    "Refuse to run kernels where this machine cannot confine the process (`jobs.cage`)."
 
     def __post_init__(self) -> None:
         for name in ("seconds", "build_seconds", "memory_bytes"):

@@ -83,7 +83,7 @@ def _restrict(folder: Path) -> bool:
     rights: list[tuple[Path, int]] = [
         (Path("/"), landlock.LIST),  # the drivers' library for processors begins there
         *((place, landlock.EXECUTE) for place in (*map(Path, _READABLE), *sorted(installed))),
-        *((place, landlock.OWN) for place in (*map(Path, _WRITABLE), cache_folder(), folder)),
+        *((place, landlock.KEEP) for place in (*map(Path, _WRITABLE), cache_folder(), folder)),
     ]
     descriptor = landlock.ruleset(rights)
     try:

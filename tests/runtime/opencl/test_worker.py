@@ -170,8 +170,8 @@ def test_an_unknown_device_names_those_there_are(worker: Worker) -> None:
 def test_closing_twice_does_nothing_and_the_process_is_gone(doomed: Callable[..., Worker]) -> None:
     worker = doomed()
     worker.devices()
-    assert worker._process is not None
-    pid = worker._process.pid
+    pid = worker.process_id
+    assert pid is not None
     worker.close()
     worker.close()
     with pytest.raises(ProcessLookupError):
@@ -181,8 +181,8 @@ def test_closing_twice_does_nothing_and_the_process_is_gone(doomed: Callable[...
 def test_a_worker_that_was_killed_from_outside_is_replaced(doomed: Callable[..., Worker]) -> None:
     worker = doomed()
     worker.devices()
-    assert worker._process is not None
-    os.kill(worker._process.pid, signal.SIGKILL)
+    assert worker.process_id is not None
+    os.kill(worker.process_id, signal.SIGKILL)
     with pytest.raises(WorkerCrashed, match=r"SIGKILL"):
         _run(worker, "add", "cpu")
     assert _run(worker, "add", "cpu")[1][0] == 1
@@ -190,7 +190,7 @@ def test_a_worker_that_was_killed_from_outside_is_replaced(doomed: Callable[...,
 
 def test_a_worker_ends_soon_after_the_process_that_started_it() -> None:
     pytest.importorskip("pyopencl")
-    code = "from apportion.runtime.opencl.worker import Worker; w = Worker(); w.devices(); print(w._process.pid, flush=True);"
+    code = "from apportion.runtime.opencl.worker import Worker; w = Worker(); w.devices(); print(w.process_id, flush=True);"
     with subprocess.Popen(
         [sys.executable, "-c", code + "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -208,10 +208,9 @@ def test_a_worker_ends_soon_after_the_process_that_started_it() -> None:
 def test_instances_of_pocl_run_in_threads_of_their_own(worker: Worker) -> None:
     """The proof that they are independent: both are busy, and neither's time contains the other's."""
     _run(worker, "add", "cpu", "cpu2")
-    assert worker._process is not None
     libraries = {
         line.split()[-1]
-        for line in Path(f"/proc/{worker._process.pid}/maps").read_text().splitlines()
+        for line in Path(f"/proc/{worker.process_id}/maps").read_text().splitlines()
         if "libpocl" in line
     }
     # Where the wheel's does not know the processor it is loaded, and not used.

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from apportion.jobs.cage import Confinement
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import Calibration, DeviceInfo, Limits, middle_of
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
@@ -70,6 +71,10 @@ class OpenCLBackend(Backend):
     ) -> list[Seen]:
         """Measure a visit in the worker."""
         return self.worker.visit(visit, seconds, report)
+
+    def confinement(self) -> Confinement:
+        """What confines the worker."""
+        return self.worker.confinement
 
     def close(self) -> None:
         """End the worker; the next request would start another."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from apportion.errors import MissingPackage, UnreadableFile
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
-from apportion.runtime.opencl import processor
+from apportion.runtime.opencl.processor import renamed, replacement_for
 from apportion.settings import cache_folder, replace_file
 
 _OWN_VARIABLES = (b"POCL_MAX_PTHREAD_COUNT", b"POCL_AFFINITY")
@@ -55,7 +55,7 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
         libraries = others
     wheel = pocl_library()
     # Where the wheel's PoCL does not know the processor, the first instance is a copy too.
-    name = processor.replacement_for(wheel) if wheel is not None else None
+    name = replacement_for(wheel) if wheel is not None else None
     copies = range(1 if name else 2, instances + 1)
     if wheel is not None:
         libraries += [str(pocl_copy(wheel, number, name)) for number in copies]
@@ -168,7 +168,7 @@ def pocl_copy(library: Path, number: int, processor_name: str | None = None) -> 
     for variable in _OWN_VARIABLES:
         data = data.replace(variable + b"\0", variable[:-1] + str(number).encode() + b"\0")
     if processor_name is not None:
-        data = processor.renamed(data, processor_name)
+        data = renamed(data, processor_name)
     folder.mkdir(parents=True, exist_ok=True)
     (root / "pocl_binary_distribution").mkdir(exist_ok=True)
     link = root / "pocl_binary_distribution" / ".libs"

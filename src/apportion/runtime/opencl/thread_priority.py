@@ -104,7 +104,8 @@ def computing_threads(queue: Queue) -> frozenset[int]:
 
 def _run_times() -> dict[int, int]:
     """Thread of this process that is not Python's → nanoseconds for which it ran."""
-    ours = {thread.native_id for thread in threading.enumerate()}
+    # After a fork, Python 3.11 still takes the main thread's number for that of the process before.
+    ours = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
     times: dict[int, int] = {}
     with suppress(OSError):
         for task in _TASKS.iterdir():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+from apportion.runtime.base import DeviceInfo
+from apportion.runtime.opencl.confinement import header_folders
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.visit import Launched, Seen, Visit
 
@@ -22,12 +25,17 @@ class VisitingWorker(Worker):
         Raises:
             DeadlineExceeded, WorkerCrashed, LimitExceeded: the kernel, or a driver, is at fault.
         """
+        self.allow(
+            readable=header_folders(visit.plan.build.options),
+            writable=[os.path.abspath(visit.binaries)] if visit.binaries else (),
+        )
         doing = f"measuring {visit.plan.build.kernel!r} on {', '.join(visit.devices)}"
         if self._process is None:  # loading the drivers has its own time, which is longer than a visit's
-            self._ask("describe", seconds=0.0, doing="listing devices")
+            self._ask("describe", seconds=0.0, doing="listing devices", answer=list[DeviceInfo])
         seen: list[Seen] = self._ask(
-            "visit", visit, seconds=seconds, doing=doing, report=report or (lambda _: None)
-        )
+            "visit", visit, seconds=seconds, doing=doing, answer=list[Seen],
+            seen=tuple[str, Launched], report=report or (lambda _: None),
+        )  # fmt: skip
         if any(one.failure.startswith("LaunchFailed") for one in seen):
             self._stop()  # a GPU's context is of no more use after some errors, and does not say so
         return seen

@@ -8,10 +8,10 @@ launch and no more: the worker is stopped and replaced, and the caller gets an e
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,17 +19,30 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from apportion import errors
+from apportion.jobs.cage import Confinement, Entered
 from apportion.runtime.base import Calibration, DeviceInfo, Limits
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
-from apportion.runtime.opencl.pipe import BEGUN, SEEN, receive, send
+from apportion.runtime.opencl.confinement import cage_of, header_folders, variables
+from apportion.runtime.opencl.pipe import (
+    ANSWER,
+    BEGUN,
+    SEEN,
+    Listener,
+    failure_of,
+    printable,
+    send,
+    send_plain,
+    value_of,
+)
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
 
@@ -37,6 +50,16 @@ _POLL_SECONDS = 0.05
 "How often a busy worker's memory is looked at."
 _KEPT_PLANS = 32
 "Plans that a worker keeps, to be launched again without being sent."
+_SERVER = "apportion.runtime.opencl.server"
+"What the worker runs, in its cage."
+_FAREWELL_SECONDS = 0.5
+"What a process has to end by itself."
+_DRIVER_BYTES = 2 << 30
+"What Python, the drivers and their threads may map to write to, used or not, beyond what is measured."
+_MOST_THREADS = 1024 + 16 * (os.cpu_count() or 1)
+_MOST_LOG_BYTES = 64 << 20
+_LAST_WORDS = 4096
+"Bytes of what a worker printed that are looked at when it has died."
 _START_SECONDS = 60.0
 "Loading the drivers; some read a whole compiler from a cold disk."
 
@@ -47,8 +70,14 @@ class Worker:
     def __init__(self, options: DriverOptions = DEFAULT_DRIVERS, limits: Limits | None = None) -> None:
         self.options = options
         self.limits = limits or Limits()
+        self._readable: set[str] = set()
+        self._writable: set[str] = set()
+        self._scratch: str | None = None
+        self._worker_id: int | None = None
+        self._confinement: Confinement | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._listener: Listener | None = None
         self._log: Any = None
         self._attached: set[int] = set()
         self._regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
@@ -67,9 +96,17 @@ class Worker:
     def devices(self) -> list[DeviceInfo]:
         """Every device that the drivers offer."""
         if self._devices is None:
-            found: list[DeviceInfo] = self._ask("describe", seconds=_START_SECONDS, doing="listing devices")
+            found: list[DeviceInfo] = self._ask(
+                "describe", seconds=_START_SECONDS, doing="listing devices", answer=list[DeviceInfo]
+            )
             self._devices = found
         return self._devices
+
+    def _described(self) -> list[DeviceInfo]:
+        found: list[DeviceInfo] = self._ask(
+            "describe", seconds=_START_SECONDS, doing="listing devices", answer=list[DeviceInfo]
+        )
+        return found
 
     def region(self, nbytes: int) -> Region:
         """Fresh shared memory; it lives as long as the region or an array over it is referred to."""
@@ -90,23 +127,37 @@ class Worker:
         array[...] = values
         return region, array
 
+    def allow(self, *, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> None:
+        """Let the process read, or write, folders; a process that may not yet is replaced."""
+        readable, writable = set(readable) - self._readable, set(writable) - self._writable
+        if readable or writable:
+            self._readable |= readable
+            self._writable |= writable
+            self.close()
+
     def build(self, build: Build, devices: list[str]) -> dict[str, int]:
         """Compile a kernel for these devices; the largest work-group each allows."""
+        self.allow(readable=header_folders(build.options))
         doing = f"compiling {build.kernel!r} for {', '.join(devices)}"
         largest: dict[str, int] = self._ask(
-            "build", build, devices, seconds=self.limits.build_seconds, doing=doing
+            "build", build, devices, seconds=self.limits.build_seconds, doing=doing, answer=dict[str, int]
         )
         return largest
 
     def calibrate(self, device: str) -> Calibration:
         """Measure what a device does per second."""
         found: Calibration = self._ask(
-            "calibrate", device, seconds=self.limits.build_seconds, doing=f"calibrating {device}"
+            "calibrate",
+            device,
+            seconds=self.limits.build_seconds,
+            doing=f"calibrating {device}",
+            answer=Calibration,
         )
         return found
 
     def run(self, plan: Plan) -> Outcome:
         """Run a plan; its arrays hold the results afterwards."""
+        self.allow(readable=header_folders(plan.build.options))
         for place in plan.arguments:
             if isinstance(place, ArrayPlace):
                 self._attach(place.region)
@@ -115,15 +166,32 @@ class Worker:
         outcome: Outcome
         if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
             # The worker has this very plan, and every device has compiled it.
-            outcome = self._ask("again", kept[0], seconds=self.limits.seconds, doing=doing)
+            outcome = self._ask("again", kept[0], seconds=self.limits.seconds, doing=doing, answer=Outcome)
             return outcome
         slot = next(self._slots)
-        outcome = self._ask("run", slot, plan, seconds=self.limits.build_seconds, doing=doing)
+        outcome = self._ask("run", slot, plan, seconds=self.limits.build_seconds, doing=doing, answer=Outcome)
         self._sent = {key: kept for key, kept in self._sent.items() if kept[0] != slot}
         self._sent[id(plan)] = slot, plan
         return outcome
 
     # The process
+
+    @property
+    def confinement(self) -> Confinement:
+        """What confines the process; it is started if it is not there."""
+        if self._process is None:
+            self.devices()
+            if self._confinement is None:
+                self._ask(
+                    "describe", seconds=_START_SECONDS, doing="listing devices", answer=list[DeviceInfo]
+                )
+        assert self._confinement is not None
+        return self._confinement
+
+    @property
+    def process_id(self) -> int | None:
+        """The number of the process that has the drivers; None while there is none."""
+        return self._worker_id
 
     def close(self) -> None:
         """End the process; twice does nothing, and the next request starts another."""
@@ -132,10 +200,14 @@ class Worker:
             self._socket.close()
             self._socket = None
         if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)
-            process.kill()
-            process.wait()
+            try:
+                process.wait(_FAREWELL_SECONDS)
+            except subprocess.TimeoutExpired:
+                _end(process)
+        self._worker_id = self._confinement = None
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -153,17 +225,44 @@ class Worker:
         self.close()
 
     def _start(self) -> None:
-        environment = worker_environment(self.options)  # it can fail, and then nothing is to be closed
+        wanted = worker_environment(self.options)  # it can fail, and then nothing is to be closed
+        self._scratch = tempfile.mkdtemp(prefix="apportion-")
+        environment = variables(wanted, self._scratch)
+        cage = cage_of(
+            environment, self._scratch, readable=self._readable, writable=self._writable,
+            memory_bytes=self.limits.memory_bytes + _DRIVER_BYTES,
+        )  # fmt: skip
         ours, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "apportion.runtime.opencl.server", str(theirs.fileno())],
+                # -P: nothing is imported from the current folder, where a stranger's files may lie
+                [sys.executable, "-P", "-m", "apportion.jobs.caged", _SERVER, str(theirs.fileno()),
+                 str(os.getpid()), self._scratch],
                 env=environment, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
                 start_new_session=True,  # an interrupt from the keyboard is ours to handle
             )  # fmt: skip
-        self._socket = ours
+        self._socket, self._listener = ours, Listener(ours)
+        send_plain(ours, cage.plain())
+
+    def _greet(self, end: float) -> None:
+        """Hear what confines the worker, before it is asked for anything."""
+        connection = self._socket
+        assert connection is not None
+        assert self._listener is not None
+        said = self._listener.heard(partial(self._wait, connection, _START_SECONDS, "starting", end))
+        if said is None:
+            return  # it died; whoever asks it next is told
+        entered = value_of(said[1], Entered)
+        self._worker_id, self._confinement = entered.process, entered.confinement
+        if self.limits.require_confinement and not self._confinement.whole:
+            missing = ", ".join(name.replace("_", " ") for name in self._confinement.missing)
+            self.close()
+            raise errors.NotConfined(
+                f"Kernels would run without limits on {missing}, which this machine cannot set. "
+                "Leave out --require-confinement to run them all the same"
+            )
 
     def _attach(self, number: int) -> None:
         while self._gone:
@@ -186,65 +285,97 @@ class Worker:
         *arguments: Any,
         seconds: float,
         doing: str,
+        answer: Any = None,
         descriptor: int = -1,
+        seen: Any = None,
         report: Callable[[Any], None] | None = None,
     ) -> Any:
+        """Ask the process for something, and wait until it is done.
+
+        Args:
+            seconds: how long compiling may take, or the whole where nothing is compiled.
+            doing: what errors say was done.
+            answer: the type of the answer; None: there is none.
+            descriptor: a file that is handed over with the request.
+            seen: the type of what is reported on the way.
+            report: is told that.
+        """
         if self._process is None:
             self._start()
+            self._greet(time.monotonic() + _START_SECONDS)
             seconds += _START_SECONDS
-        connection = self._socket
+        connection, listener = self._socket, self._listener
         assert connection is not None
+        assert listener is not None
         try:
-            send(connection, (request, arguments))
+            send(connection, (request, arguments), _START_SECONDS)
             if descriptor >= 0:
                 socket.send_fds(connection, [b"d"], [descriptor])
             end = time.monotonic() + seconds
-            self._wait(connection, seconds, doing, end)
-            answer = receive(connection)
-            while report is not None and answer is not None and answer[0] == SEEN:
-                report(answer[1])
-                send(connection, SEEN)
-                self._wait(connection, seconds, doing, end)
-                answer = receive(connection)
-            if answer == BEGUN:  # compiling is over; now the kernel has its own time
-                seconds = self.limits.seconds
-                self._wait(connection, seconds, doing, time.monotonic() + seconds)
-                answer = receive(connection)
+            said = listener.heard(partial(self._wait, connection, seconds, doing, end))
+            while said is not None and said[0] in (BEGUN, SEEN):
+                if said[0] == BEGUN:  # compiling is over; now the kernel has its own time
+                    seconds = self.limits.seconds
+                    end = time.monotonic() + seconds
+                elif report is not None:
+                    report(value_of(said[1], seen))
+                    send(connection, None, _START_SECONDS)
+                said = listener.heard(partial(self._wait, connection, seconds, doing, end))
+            if said is not None and said[0] == ANSWER:
+                return value_of(said[1], answer)
+            error = failure_of(said[1]) if said is not None else None
         except (BrokenPipeError, ConnectionResetError):
-            answer = None
+            error = None
         except BaseException:  # also an interrupt: a worker in the middle of something is of no more use
             self._stop()
             raise
-        if answer is None:
+        if error is None:
             raise self._crash(doing)
-        done, value = answer
-        if not done:
-            error = _rebuilt(*value)
-            if isinstance(error, errors.LaunchFailed) and not isinstance(error, errors.OutOfBoundsWrite):
-                self._stop()  # a GPU's context is of no more use after some errors, and does not say so
-            raise error
-        return value
+        if isinstance(error, errors.LaunchFailed | errors.WorkerCrashed) and not isinstance(
+            error, errors.OutOfBoundsWrite
+        ):
+            self._stop()  # a GPU's context is of no more use after some errors, and does not say so
+        raise error
 
     def _wait(self, connection: socket.socket, seconds: float, doing: str, end: float) -> None:
         while not select.select([connection], [], [], min(_POLL_SECONDS, max(0.0, end - time.monotonic())))[
             0
         ]:
-            if time.monotonic() >= end:
-                raise errors.DeadlineExceeded(
-                    f"The worker was stopped after {seconds:g} s of {doing}. "
-                    "Does the kernel end? If so, give it a longer deadline"
-                )
-            if (used := self._resident_bytes()) > self.limits.memory_bytes:
-                raise errors.LimitExceeded(
-                    f"The worker was stopped at {used} bytes of memory while {doing}; "
-                    f"its limit is {self.limits.memory_bytes}. Use a smaller range, or raise the limit"
-                )
+            self._check(seconds, doing, end)
+        if time.monotonic() >= end:
+            self._check(seconds, doing, end)  # also one that goes on talking
+
+    def _check(self, seconds: float, doing: str, end: float) -> None:
+        """Raise if the process has used up its time, or has more than it may."""
+        if time.monotonic() >= end:
+            raise errors.DeadlineExceeded(
+                f"The worker was stopped after {seconds:g} s of {doing}. "
+                "Does the kernel end? If so, give it a longer deadline"
+            )
+        if (used := self._resident_bytes()) > self.limits.memory_bytes:
+            raise errors.LimitExceeded(
+                f"The worker was stopped at {used} bytes of memory while {doing}; "
+                f"its limit is {self.limits.memory_bytes}. Use a smaller range, or raise the limit"
+            )
+        if (threads := self._threads()) > _MOST_THREADS:
+            raise errors.LimitExceeded(f"The worker was stopped at {threads} threads while {doing}")
+        if self._log is not None and os.fstat(self._log.fileno()).st_size > _MOST_LOG_BYTES:
+            raise errors.LimitExceeded(
+                f"The worker was stopped while {doing}: it printed more than {_MOST_LOG_BYTES >> 20} MiB"
+            )
+
+    def _threads(self) -> int:
+        """Threads of the process: a folder of its own lists them."""
+        try:
+            return os.stat(f"/proc/{self._worker_id}/task").st_nlink - 2
+        except OSError:
+            return 0
 
     def _resident_bytes(self) -> int:
-        if self._process is None:
+        if self._worker_id is None:
             return 0
         try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+            pages = int(Path(f"/proc/{self._worker_id}/statm").read_text().split()[1])
         except (OSError, IndexError, ValueError):
             return 0  # no such file system, or the process has just ended
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -252,15 +383,20 @@ class Worker:
     def _stop(self) -> None:
         self.restarts += 1
         if self._process is not None:
-            self._process.kill()
+            _end(self._process)
         self.close()
 
     def _crash(self, doing: str) -> errors.WorkerCrashed:
         process, said = self._process, ""
-        status = process.wait(5) if process is not None else None
+        status = None
+        if process is not None:
+            try:
+                status = process.wait(5)
+            except subprocess.TimeoutExpired:  # it closed the socket, and goes on
+                _end(process)
         if self._log is not None:
-            self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").strip().splitlines()
+            self._log.seek(max(0, os.fstat(self._log.fileno()).st_size - _LAST_WORDS))
+            lines = printable(self._log.read().decode(errors="replace")).strip().splitlines()
             said = f" It said: {' / '.join(lines[-3:])}" if lines else ""
         self._stop()
         how = f"status {status}"
@@ -272,15 +408,16 @@ class Worker:
         )
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a keeper and, through it, all that it keeps."""
+    process.terminate()
+    try:
+        process.wait(_FAREWELL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _call(method: weakref.WeakMethod[Any]) -> None:
     if (bound := method()) is not None:
         bound()
-
-
-def _rebuilt(name: str, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> errors.ApportionError:
-    """An error of ours as it was in the worker; its own constructor may want other arguments."""
-    kind: type[errors.ApportionError] = getattr(errors, name)
-    error = kind.__new__(kind)
-    error.args = arguments
-    error.__dict__.update(attributes)
-    return error
