@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,7 @@ def launched(worker: Worker, source: str) -> int:
 def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
     attempt: Attempt, worker: Worker, tmp_path: Path
 ) -> None:
-    worker.devices()
-    if worker.process_id is None:  # the last attempt ended it
-        worker.calibrated = None  # type: ignore[attr-defined]
-    _ = worker.confinement
+    assert worker.confinement.whole  # started again where the last attempt ended it
     secret = tmp_path / "secret"
     secret.write_text("mine")
     secret.chmod(0o600)
@@ -77,8 +75,9 @@ def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
     worker.limits = Limits(seconds=attempt.seconds, memory_bytes=MEMORY)
     before, started = worker.process_id, time.monotonic()
     if attempt.allowed:
-        result = launched(worker, source)
-        assert -result in attempt.allowed, errno.errorcode.get(-result, result)
+        with suppress(*([JobError] if attempt.exhausts else [])):
+            result = launched(worker, source)
+            assert -result in attempt.allowed, errno.errorcode.get(-result, result)
     else:
         with pytest.raises(JobError):
             launched(worker, source)
@@ -87,4 +86,7 @@ def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
     assert secret.read_text() == "mine"
     assert not attempt.harm(tmp_path)
     harmless = "kernel void attempt(global long *out) { out[0] = 42; }"
+    if attempt.exhausts:  # what it left open goes with the process, which the next launch may find out
+        with suppress(JobError):
+            launched(worker, harmless)
     assert launched(worker, harmless) == 42

@@ -312,9 +312,13 @@ class Worker:
             if descriptor >= 0:
                 socket.send_fds(connection, [b"d"], [descriptor])
             end = time.monotonic() + seconds
+            begun = False
             said = listener.heard(partial(self._wait, connection, seconds, doing, end))
             while said is not None and said[0] in (BEGUN, SEEN):
                 if said[0] == BEGUN:  # compiling is over; now the kernel has its own time
+                    if begun:
+                        raise errors.WorkerCrashed("The worker sent what is no answer: it began twice")
+                    begun = True
                     seconds = self.limits.seconds
                     end = time.monotonic() + seconds
                 elif report is not None:
