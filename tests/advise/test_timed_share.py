@@ -115,3 +115,39 @@ def test_the_predictor_answers_for_such_pairs(
         )  # fmt: skip
     assert not stopped.value.code
     assert json.loads(capsys.readouterr().out)["cpu_share"] == pytest.approx(answer.cpu_share, abs=1e-3)
+
+
+NEAREST = Source(
+    """
+kernel void nearest(global float *x, global float *c, global int *y, int points, int clusters, int features) {
+  int p = get_global_id(0), best = 0;
+  float least = MAXFLOAT;
+  if (p < points) {
+    for (int i = 0; i < clusters; i++) {
+      float d = 0;
+      for (int l = 0; l < features; l++) {
+        float e = x[l * points + p] - c[i * features + l];
+        d += e * e;
+      }
+      if (d < least) { least = d; best = i; }
+    }
+    y[p] = best;
+  }
+}
+""",
+    "opencl",
+    "nearest.cl",
+)
+
+
+def test_an_answer_that_hangs_on_what_was_assumed_says_so_in_its_interval() -> None:
+    launch = {"local_size": 256, "global_size": 494080, "bytes": 69171200, "pair": "xeon-h200"}
+    unknown = predict(NEAREST, **launch)  # type: ignore[arg-type]
+    known = predict(NEAREST, **launch, arguments=("clusters=5", "features=34"))  # type: ignore[arg-type]
+    assert unknown.interval[0] <= known.cpu_share <= unknown.interval[1]
+    assert unknown.interval[1] - unknown.interval[0] > 0.5
+    assert any("clusters=" in each and "how often a loop runs" in each for each in unknown.assumed)
+    assert any("may hang on clusters, features, which were assumed" in each for each in unknown.warnings)
+    assert unknown.as_json()["assumed"] == list(unknown.assumed)
+    assert not any(each.startswith(("clusters", "features")) for each in known.assumed)
+    assert known.warnings == ()

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
-from apportion.program.kernel.access import ArgumentAccess, KernelAccess
+from apportion.program.compile import ir_of
+from apportion.program.kernel.access import ArgumentAccess, KernelAccess, accesses_of
 from apportion.program.kernel.bounds import IndexProgram, NDRange
-from apportion.program.kernel.signature import KernelArgument, Signature
-from apportion.runtime.arguments import arguments_for, save
+from apportion.program.kernel.signature import KernelArgument, Signature, signature_of
+from apportion.program.source import Source
+from apportion.runtime.arguments import Arguments, arguments_for, save
 from apportion.runtime.base import LocalMemory
+from apportion.runtime.images import Sampler
 
 SIGNATURE = Signature(
     "k",
@@ -30,7 +35,7 @@ ACCESS = KernelAccess(
         ArgumentAccess(1, "where", "global", reads=True, is_index=True),
         ArgumentAccess(2, "out", "global", writes=True, merge="slice"),
         ArgumentAccess(3, "kept", "local"),
-        ArgumentAccess(4, "n", "value"),
+        ArgumentAccess(4, "n", "value", roles=frozenset({"bound 0"})),
         ArgumentAccess(5, "factor", "value"),
     ),
     IndexProgram(()),
@@ -40,18 +45,20 @@ SPAN = NDRange((128,), (32,))
 
 
 def test_what_is_not_given_is_made_from_the_signature_and_the_size() -> None:
-    values = arguments_for(SIGNATURE, ACCESS, SPAN)
-    assert list(values) == ["x", "where", "out", "kept", "n", "factor"]
-    x, where, out, kept, n, factor = values.values()
+    made = arguments_for(SIGNATURE, ACCESS, SPAN)
+    assert list(made.values) == ["x", "where", "out", "kept", "n", "factor"]
+    x, where, out, kept, n, factor = made.values.values()
     assert (x.shape, x.dtype) == ((128,), np.float32)  # type: ignore[union-attr]
     assert 0 <= where.min() <= where.max() < 128  # type: ignore[union-attr]
     assert out.tolist() == [0.0] * 512  # type: ignore[union-attr]
-    assert kept == LocalMemory(4 * 32)
-    assert (n, factor) == (128, 1.0)
+    assert kept == LocalMemory(4 * 4 * 32)
+    assert (n, factor) == (128, 0.5)
+    assert [each.name for each in made.assumed] == list(made.values)
+    assert str(made.assumed[4]) == "n=128 (it bounds the work-items of dimension 0)"
 
 
 def test_the_same_seed_makes_the_same_arrays() -> None:
-    one, other, third = (arguments_for(SIGNATURE, ACCESS, SPAN, seed=s)["x"] for s in (1, 1, 2))
+    one, other, third = (arguments_for(SIGNATURE, ACCESS, SPAN, seed=s).values["x"] for s in (1, 1, 2))
     assert np.array_equal(one, other)
     assert not np.array_equal(one, third)
 
@@ -60,11 +67,18 @@ def test_arguments_are_read_as_the_command_line_writes_them(tmp_path: Path) -> N
     np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
     given = [f"x={tmp_path / 'x.npy'}", "where=int32[2*N]=range", "out=float32[8,16]=ones", "kept=local:256",
              "n=0x10", "factor=3.5"]  # fmt: skip
-    x, where, out, kept, n, factor = arguments_for(SIGNATURE, ACCESS, SPAN, given).values()
+    made = arguments_for(SIGNATURE, ACCESS, SPAN, given)
+    x, where, out, kept, n, factor = made.values.values()
     assert x.tolist() == [0, 1, 2, 3]  # type: ignore[union-attr]
     assert where.tolist() == list(range(256))  # type: ignore[union-attr]
     assert (out.shape, out.sum()) == ((8, 16), 128)  # type: ignore[union-attr]
     assert (kept, n, factor) == (LocalMemory(256), 16, 3.5)
+    assert made.assumed == ()
+
+
+@pytest.mark.parametrize(("word", "value"), [("N", 128), ("int32:N0", 128), ("N0+L", 160), ("int32:7", 7)])
+def test_integers_may_be_written_with_letters(word: str, value: int) -> None:
+    assert arguments_for(SIGNATURE, ACCESS, SPAN, [f"n={word}"]).values["n"] == value
 
 
 @pytest.mark.parametrize(
@@ -72,10 +86,13 @@ def test_arguments_are_read_as_the_command_line_writes_them(tmp_path: Path) -> N
     [
         ("x", InvalidSetting, "Write an argument as name=value, for example x=float32.1024., not 'x'"),
         ("y=1", UnknownName, "No argument called 'y'"),
-        ("x=float33[4]", UnknownName, "No type called 'float33'"),
-        ("x=float32[0]", InvalidSetting, "A size must be a number above 0, N or a product"),
-        ("x=float32[4]=noise", UnknownName, "No filling called 'noise'"),
-        ("n=four", InvalidSetting, "n=four: not a number, a .npy file"),
+        ("x=float33[4]", InvalidSetting, "No type called 'float33'"),
+        ("x=float32[0]", InvalidSetting, "A size must be at least 1, not 0"),
+        ("x=float32[4]=noise", InvalidSetting, "No filling called 'noise'"),
+        ("n=four", InvalidSetting, "n=four: not a number"),
+        ("n=3000000000", InvalidSetting, "3000000000 does not fit int32"),
+        ("n=float32[4]", InvalidSetting, "the argument is int"),
+        ("x=7", InvalidSetting, "An argument is written float32"),
         ("x=missing.npy", UnreadableFile, "Cannot read the array missing.npy"),
     ],
 )
@@ -94,3 +111,89 @@ def test_a_result_is_saved_under_its_name(tmp_path: Path) -> None:
     assert np.load(tmp_path / "out.npy").tolist() == [0, 1, 2]
     with pytest.raises(UnknownName, match="No array called 'n'"):
         save(tmp_path / "n.npy", "n", {"out": np.arange(3), "n": 4})
+
+
+FORMS = """
+typedef struct { double a; int n; } P;
+typedef struct { P pair[2]; float4 v; char c; } Q;
+typedef union { int i; float f; double d; } U;
+kernel void k(global float *x, P p, global Q *q, global U *u, float3 v, constant P *table, uchar c,
+              global half *h) {
+  int i = get_global_id(0);
+  x[i] = p.a + q[i].pair[1].n + u[i].f + v.z + table[i].n + c + vload_half(i, h);
+}
+"""
+
+
+def made_for(
+    text: str, given: Sequence[str] = (), span: NDRange = SPAN, kernel: str | None = None
+) -> Arguments:
+    ir = ir_of(Source(text, "opencl"))
+    signature = signature_of(ir, kernel)
+    return arguments_for(signature, accesses_of(ir)[signature.name], span, given)
+
+
+def test_structures_unions_and_vectors_have_their_size() -> None:
+    made = made_for(FORMS, ["p=1.5,3", "v=1,2,3"]).values
+    assert made["p"] == struct.pack("<di4x", 1.5, 3)
+    assert made["v"] == struct.pack("<4f", 1, 2, 3, 0)
+    assert made["q"].dtype.itemsize == 64  # type: ignore[union-attr]
+    assert 0 <= made["q"]["f0"].min() <= made["q"]["f0"].max() <= 1  # type: ignore[index, call-overload]
+    assert made["u"].nbytes == 8 * 128  # type: ignore[union-attr]
+    assert made["h"].dtype == np.float16  # type: ignore[union-attr]
+    assert made["c"] == 1
+
+
+def test_numbers_that_do_not_fit_a_structure_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"P has 2 values \(float64, int32\), not 3"):
+        made_for(FORMS, ["p=1,2,3"])
+    with pytest.raises(InvalidSetting, match="float3 has 3 numbers, not 2"):
+        made_for(FORMS, ["v=1,2"])
+    with pytest.raises(InvalidSetting, match="300 does not fit uint8"):
+        made_for(FORMS, ["c=300"])
+
+
+ROWS = """
+kernel void rows(global float *A, global float *x, global float *y, int nx, int ny) {
+  int i = get_global_id(0);
+  if (i < nx) for (int j = 0; j < ny; j++) y[i] += A[i * ny + j] * x[j];
+}
+"""
+
+
+def test_arrays_are_as_long_as_a_kernel_reaches() -> None:
+    made = made_for(ROWS, span=NDRange((1024,), (64,)))
+    assert (made.values["nx"], made.values["ny"]) == (1024, 1024)
+    assert made.values["A"].size == 1024 * 1024  # type: ignore[union-attr]
+    assert made.values["x"].size == 1024  # type: ignore[union-attr]
+    assert [each.name for each in made.assumed if each.guessed] == ["ny"]
+
+
+def test_loops_are_shorter_where_arrays_would_be_too_long() -> None:
+    made = made_for(ROWS, span=NDRange((1 << 20,), (64,)))
+    assert made.values["nx"] == 1 << 20
+    assert made.case.nbytes <= 1 << 29
+
+
+def test_a_given_length_decides_over_arrays() -> None:
+    assert made_for(ROWS, ["ny=3"], span=NDRange((1024,), (64,))).values["A"].size == 3 * 1024  # type: ignore[union-attr]
+
+
+IMAGES = """
+kernel void turn(read_only image2d_t a, write_only image2d_t b, sampler_t s, read_only image3d_t c) {
+  int2 p = (int2)(get_global_id(0), get_global_id(1));
+  write_imageui(b, p, convert_uint4(read_imagef(a, s, p) + read_imagef(c, s, (int4)(p, 0, 0))));
+}
+"""
+
+
+def test_images_are_of_the_size_of_the_range() -> None:
+    made = made_for(IMAGES, ["a=image2d:rgba8[32,16]=zeros"], NDRange((64, 32), (8, 8)))
+    assert made.values["a"].shape == (32, 16)  # type: ignore[union-attr]
+    assert (made.values["b"].shape, made.values["b"].format) == ((64, 32), "rgba32u")  # type: ignore[union-attr]
+    assert made.values["c"].kind == "image3d"  # type: ignore[union-attr]
+    assert made.values["s"] == Sampler("clamp_to_edge", "nearest")
+    with pytest.raises(InvalidSetting, match="write it like image2d:rgba8"):
+        made_for(IMAGES, ["a=float32[4]"], NDRange((64, 32), (8, 8)))
+    with pytest.raises(InvalidSetting, match="there is no 'wrap'"):
+        made_for(IMAGES, ["s=sampler:wrap"], NDRange((64, 32), (8, 8)))

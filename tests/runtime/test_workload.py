@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput
+from apportion.program.compile import ir_of
 from apportion.program.kernel.bounds import NDRange
-from apportion.runtime.workload import (
-    ArrayWord,
-    Case,
-    Workload,
-    described,
-    evaluate,
-    from_json,
-    read_word,
-    resolved,
-)
+from apportion.program.kernel.signature import signature_of
+from apportion.program.source import Source
+from apportion.runtime.words import ArrayWord, evaluate, read_word
+from apportion.runtime.workload import Case, Workload, beside, described, from_json, resolved
 
 PLANE = NDRange((64, 32), (16, 4))
 
@@ -34,7 +29,7 @@ def test_arguments_are_read_from_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["float32[64]", "int32:x", "int8:300", "text:5", "float32[0]=zeros", "int32[4]=noise"]
+    "text", ["float33[64]", "int32:x", "int8:300", "text:5", "float32[0]=zeros", "int32[4]=noise"]
 )
 def test_what_is_no_argument_is_refused(text: str) -> None:
     with pytest.raises(InvalidSetting):
@@ -88,3 +83,21 @@ def test_a_source_is_described_by_the_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text("{}")
     with pytest.raises(MalformedInput, match="does not describe a kernel"):
         described(path)
+
+
+def test_a_file_that_lacks_something_says_what(tmp_path: Path) -> None:
+    (tmp_path / "f.cl").write_text("kernel void f(global float *a) {}")
+    (tmp_path / "f.json").write_text(json.dumps({"kernel": "f", "arguments": {"a": "float32[N]"}}))
+    with pytest.raises(MalformedInput, match=r"it has no 'ranges'\. Write it like"):
+        described(tmp_path / "f.cl")
+
+
+def test_what_is_said_beside_a_source_holds_for_every_launch_and_the_caller_wins(tmp_path: Path) -> None:
+    (tmp_path / "f.cl").write_text("kernel void f(global float *a, int n, int m) { a[n] = m; }")
+    (tmp_path / "f.json").write_text(
+        json.dumps({"kernel": "f", "arguments": {"a": "float32[N]", "n": "int32:N0"}, "ranges": []})
+    )
+    source = Source.read(tmp_path / "f.cl")
+    signature = signature_of(ir_of(source))
+    assert beside(source, signature, ["n=3"]) == {"a": "float32[N]", "n": "3"}
+    assert beside(Source(str(source.text), "opencl"), signature) == {}

@@ -37,7 +37,7 @@ from apportion.program.kernel.source_lines import SourceLines, without_locations
 from apportion.program.kernel.work import work_by_instruction
 from apportion.program.source import Source
 from apportion.runtime.base import DeviceInfo
-from apportion.runtime.default_arguments import case_of
+from apportion.runtime.default_arguments import deduced
 
 FOUR_IN_FIVE = 1.2816
 "Standard deviations to either side that hold four in five."
@@ -240,7 +240,7 @@ def inspect(
     span = _span(signature, global_size, local_size)
     access = accesses_of(ir, text)[signature.name]
     given = _values(arguments, signature)
-    case = case_of(signature, access, span, {signature.argument(name).index: n for name, n in given.items()})
+    case = deduced(signature, access, span, {name: str(number) for name, number in given.items()}).case
     launch = case.launch(ir, signature.name, text)
     machines = tuple(_machines(launch, access, devices))
     return Inspection(

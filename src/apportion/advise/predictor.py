@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apportion import weights
 from apportion.advise.describe import KernelRow, describe
 from apportion.advise.queries import Query, Size
-from apportion.advise.timed_share import timed_pairs, timed_share
+from apportion.advise.timed_share import TimedShare, timed_pairs, timed_share
 from apportion.data.described import described_in
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.learn import engines
@@ -54,6 +54,8 @@ class Prediction:
     "The share in whole work-groups, where the range of the launch is known."
     recovered: tuple[str, ...] | None = None
     "Functions that the source lacks and that were declared; None for a source that compiles as it is."
+    assumed: tuple[str, ...] = ()
+    "Arguments that were not given and that the answer rests on, with their values and why."
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `apportion predict --json`; warnings go another way."""
@@ -68,6 +70,7 @@ class Prediction:
             "milliseconds": {stage: round(value, 3) for stage, value in self.milliseconds.items()},
             **({} if self.cpu_work_items is None else {"cpu_work_items": self.cpu_work_items}),
             **({} if self.recovered is None else {"recovered": list(self.recovered)}),
+            **({"assumed": list(self.assumed)} if self.assumed else {}),
         }
 
 
@@ -82,6 +85,7 @@ def predict(
     pair: str = "cgo17-nvidia",
     engine: Engine = "numpy",
     compile: CompileOptions | None = None,
+    arguments: Sequence[str] = (),
 ) -> Prediction:
     """Which share of a launch the CPU should take, or with `device-mapping`, which device all of it.
 
@@ -96,6 +100,7 @@ def predict(
         engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes half a
             second longer to start and then answers a launch four times faster.
         compile: how OpenCL C is compiled.
+        arguments: `name=value`, as `apportion run` takes them, for pairs whose times were learned.
 
     Raises:
         InvalidSetting: an impossible size, several kernels and none named, no range where a pair needs it, or
@@ -104,7 +109,7 @@ def predict(
         MissingPackage: the engine is not installed.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    launch = Query(source, local_size, bytes, kernel, global_size)
+    launch = Query(source, local_size, bytes, kernel, global_size, tuple(arguments))
     if is_timed(pair, engine):
         return _by_times(launch, task, pair, compile)
     model = shares_model(task, pair)
@@ -275,8 +280,19 @@ def _by_times(launch: Query, task: Task, pair: str, compile: CompileOptions | No
         low, share, high = (float(end >= 0.5) for end in (low, float(found.faster == "cpu"), high))
     return Prediction(
         share, (low, high), CONFIDENCE, 25 * round(4 * share), found.faster, found.agreement,
-        f"{pair}-times", found.milliseconds, (), launch.cut(share),
+        f"{pair}-times", found.milliseconds, _warnings(found), launch.cut(share),
+        assumed=tuple(map(str, found.assumed)),
     )  # fmt: skip
+
+
+def _warnings(found: TimedShare) -> tuple[str, ...]:
+    guessed = [each.name for each in found.assumed if each.guessed]
+    if not guessed:
+        return ()
+    return (
+        f"the answer may hang on {', '.join(guessed)}, which were assumed: the interval holds other values "
+        "too; give them with --arg NAME=VALUE",
+    )
 
 
 def _timed_or_error(launch: Query, task: Task, pair: str) -> Prediction | ApportionError:

@@ -32,6 +32,8 @@ class Query:
     "Which one, where the source has several."
     global_size: Size | None = None
     "Of the whole range, where it is known."
+    arguments: tuple[str, ...] = ()
+    "`name=value`, as `apportion run` takes them; where times are predicted, the rest is assumed."
 
     def __post_init__(self) -> None:
         if not 1 <= self.group_items <= LARGEST_GROUP or min(_dimensions(self.local_size)) < 1:
@@ -137,6 +139,7 @@ def read_queries(
                 source, size_of(row["local_size"], "local_size"), int(row["bytes"]),
                 row.get("kernel") or None,
                 size_of(row["global_size"], "global_size") if row.get("global_size") else None,
+                tuple((row.get("arguments") or "").split()),
             )  # fmt: skip
         except (TypeError, ValueError) as error:
             raise MalformedInput(str(error), file=str(path), line=line) from error

@@ -22,7 +22,8 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import signature_of
 from apportion.program.source import Source
-from apportion.runtime.default_arguments import case_of
+from apportion.runtime.default_arguments import OTHER_TURNS, Assumption, Deduced, deduced
+from apportion.runtime.workload import beside
 
 HOST, OTHER = "cpu", "gpu"
 _DRAWS = 400
@@ -40,6 +41,8 @@ class TimedShare:
     agreement: float
     "1 where the trees behind the times agree, near 0 where they are at odds: a launch unlike those learned."
     milliseconds: dict[str, float]
+    assumed: tuple[Assumption, ...] = ()
+    "Arguments that were not given; where the answer may hang on one, the interval holds other values too."
 
     @property
     def faster(self) -> str:
@@ -75,19 +78,23 @@ def timed_share(
     source = query.source if isinstance(query.source, Source) else Source.read(query.source)
     ir = ir_of(source, compile or _DEFAULT)
     compiled = time.perf_counter()
-    launch = _launch(query, ir, str(source.text) if source.language == "opencl" else "")
-    row, totals = launch.row(), launch.totals()
+    text = str(source.text) if source.language == "opencl" else ""
+    signature = signature_of(ir, query.kernel, text)
+    access = accesses_of(ir, text)[signature.name]
+    span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
+    given = beside(source, signature, query.arguments)
+    found = deduced(signature, access, span, given)
+    others = [deduced(signature, access, span, given, turns=turns) for turns in OTHER_TURNS if found.guessed]
+    launches = [_launch(query, each, ir, signature.name, text) for each in (found, *others)]
+    rows = [(launch.row(), launch.totals()) for launch in launches]
     described = time.perf_counter()
-    said = model.predict_all(row, totals)
-    cpu, gpu = said[HOST], said[OTHER]
+    times = [(said[HOST], said[OTHER]) for said in (model.predict_all(*row) for row in rows)]
+    cpu, gpu = times[0]
     share = _share(cpu, gpu)
-    random = np.random.default_rng(0)
-    off = np.exp(random.standard_normal((_DRAWS, 2)) * [cpu.spread, gpu.spread])
-    drawn = [_share(_scaled(cpu, one), _scaled(gpu, other)) for one, other in off.tolist()]
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    ends = [end for pair_of_times in times for end in _interval(*pair_of_times, confidence)]
     trees = [
-        np.sqrt(max(times.spread**2 - model.device(kind).spread ** 2, 0.0))
-        for kind, times in ((HOST, cpu), (OTHER, gpu))
+        np.sqrt(max(each.spread**2 - model.device(kind).spread ** 2, 0.0))
+        for kind, each in ((HOST, cpu), (OTHER, gpu))
     ]
     spent = {
         "compile": compiled - began,
@@ -95,17 +102,24 @@ def timed_share(
         "predict": time.perf_counter() - described,
     }
     return TimedShare(
-        share, (min(low, share), max(high, share)), cpu, gpu, float(np.exp(-max(trees))),
-        {stage: 1e3 * seconds for stage, seconds in spent.items()},
+        share, (min(*ends, share), max(*ends, share)), cpu, gpu, float(np.exp(-max(trees))),
+        {stage: 1e3 * seconds for stage, seconds in spent.items()}, found.assumed,
     )  # fmt: skip
 
 
-def _launch(query: Query, ir: str, text: str) -> PlannedLaunch:
-    signature = signature_of(ir, query.kernel, text)
-    span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
-    case = case_of(signature, accesses_of(ir, text)[signature.name], span)
-    launch = case.launch(ir, signature.name, text)
-    factor = query.bytes / case.nbytes if query.bytes and case.nbytes else 1.0
+def _interval(cpu: Times, gpu: Times, confidence: float) -> tuple[float, float]:
+    """Between which shares the best one lies, as far as the times of this launch are known."""
+    random = np.random.default_rng(0)
+    off = np.exp(random.standard_normal((_DRAWS, 2)) * [cpu.spread, gpu.spread])
+    drawn = [_share(_scaled(cpu, one), _scaled(gpu, other)) for one, other in off.tolist()]
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    return low, high
+
+
+def _launch(query: Query, found: Deduced, ir: str, kernel: str, text: str) -> PlannedLaunch:
+    launch: PlannedLaunch = found.case.launch(ir, kernel, text)
+    # What is said to be moved goes for arrays whose lengths nobody gave.
+    factor = query.bytes / found.case.nbytes if query.bytes and found.case.nbytes and found.assumed else 1.0
     scaled = {place: max(1, round(factor * nbytes)) for place, nbytes in launch.array_bytes.items()}
     # What arrays hold is made up here: loops that they end are better guessed.
     return replace(launch, array_bytes=scaled, contents={})

@@ -179,7 +179,7 @@ def kernel(
         global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
         local_size: work-items of a work-group, likewise; 64 in all when not given, or what divides the range.
         kernel: the kernel's name, where the file has several.
-        arg: as for `apportion run`: `x=float32[N]`, `x=data.npy`, `n=3.5` or `t=local:1024`.
+        arg: as for `apportion run`; what is not given is assumed, and told.
         groups: run so many work-groups, evenly chosen, and extrapolate; what depends on all of memory is then
             missing.
         seed: of the arrays that are made up.
@@ -192,17 +192,20 @@ def kernel(
         profile_file,  # llvmlite and the compiler are only for kernels
     )
 
-    profile, table = profile_file(
+    profile, assumed, table = profile_file(
         building.source(source, "opencl"), kernel, _sizes(global_size, "--global-size"),
         None if local_size is None else _sizes(local_size, "--local-size"), arg, groups=groups, seed=seed,
         seconds=seconds, instructions=instructions,
     )  # fmt: skip
     if out is not None:
         table.write(out)
+    if assumed:
+        note(f"Assumed: {', '.join(map(str, assumed))}.")
     if json:
         print_json(
             {
                 "kernel": profile.kernel,
+                "assumed": [str(each) for each in assumed],
                 "sampled": profile.sampled,
                 "counters": dict(profile.counters),
                 "opcodes": dict(profile.opcodes),

@@ -23,6 +23,7 @@ def predict(
     bytes: int | None = None,
     kernel: str | None = None,
     global_size: str | None = None,
+    arg: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
     pair: str = "cgo17-nvidia",
@@ -38,6 +39,8 @@ def predict(
         bytes: moved between host and device for the launch.
         kernel: which one, where the source has several.
         global_size: work-items in all: 4096, or 1024x1024; the share is then said in work-items too.
+        arg: an argument of the kernel, `n=1024` or `x=float32[N]`, as for `apportion run`: pairs whose times
+            were learned (xeon-h200) rest on them. What is not given is assumed from the code, and told.
         batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
         task: a share of the work, or one device for all of it.
         pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
@@ -67,10 +70,13 @@ def predict(
                 task=task,
                 pair=pair,
                 engine=engine,
+                arguments=arg,
             )
             _show_one(found, json)
             return
-        launches = [Query(building.source_or_path(source), group, bytes, kernel, whole) for source in sources]
+        launches = [
+            Query(building.source_or_path(source), group, bytes, kernel, whole, arg) for source in sources
+        ]
     _show_all(launches, predict_all(launches, task=task, pair=pair, engine=engine), json)
 
 
@@ -80,6 +86,8 @@ def _show_one(found: Prediction, json: bool) -> None:
     if json:
         print_json(found.as_json())
         return
+    if found.assumed:
+        note(f"Assumed: {', '.join(found.assumed)}.")
     low, high = found.interval
     rows = [
         ("CPU share", f"{found.cpu_share:.0%}"),

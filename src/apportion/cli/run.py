@@ -18,6 +18,7 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.arguments import arguments_for, save
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.workload import beside
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
@@ -52,7 +53,10 @@ def run(
         global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
         local_size: work-items of a work-group, likewise; chosen when not given.
         kernel: the kernel's name, where the file has several.
-        arg: `x=float32[N]`, `x=data.npy`, `n=3.5` or `t=local:1024`; what is not given is made up.
+        arg: `x=float32[N]`, `x=data.npy`, `n=N0`, `n=int32:4096`, `t=local:1024`, `v=1,2,3` for a vector or
+            a structure, `img=image2d:rgba8[1024,768]`, `img=photo.png`, `s=sampler:clamp,linear`; sizes in N
+            (all work-items), N0, N1, L, L0 …; arrays may be filled: `=zeros`, `=ones`, `=range`, `=random`,
+            `=below:N`. What is not given is assumed from the code, and told.
         out: `y=result.npy`: write an array after the run.
         split: auto (that is learned+feedback), learned, dynamic, static, even, oracle, the name of a device,
             or the share of the first device.
@@ -84,7 +88,13 @@ def run(
     ) as shared:
         shape = _sizes(global_size, "--global-size")
         local = _sizes(local_size, "--local-size") if local_size is not None else shared.local_size(shape)
-        values = arguments_for(shared.signature, shared.access, NDRange(shape, local), arg, seed=seed)
+        arguments = arguments_for(
+            shared.signature, shared.access, NDRange(shape, local),
+            beside(shared.source, shared.signature, arg), seed=seed,
+        )  # fmt: skip
+        values = arguments.values
+        if arguments.assumed:
+            note(f"Assumed: {', '.join(map(str, arguments.assumed))}.")
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
         for name, _ in outputs:
             shared.signature.argument(name)
@@ -96,7 +106,13 @@ def run(
             _write(report, reports.page(comparison, shared.devices))
         if json:
             held = shared.backend.confinement()
-            print_json(comparison.as_json() | {"confinement": held.as_json() if held else None})
+            print_json(
+                comparison.as_json()
+                | {
+                    "assumed": [str(each) for each in arguments.assumed],
+                    "confinement": held.as_json() if held else None,
+                }
+            )
         else:
             _print(comparison, {info.id: info.name for info in shared.devices})
 

@@ -17,7 +17,7 @@ from apportion.program.source import Source
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.plan import ArrayPlace, Build, Chunks, Outcome, Plan, ValuePlace
+from apportion.runtime.plan import ArrayPlace, Build, Chunks, LocalPlace, Outcome, Plan, ValuePlace
 from apportion.runtime.split import Part, Split
 
 _KEPT_PLANS = 32
@@ -115,6 +115,8 @@ class Launcher:
             else place.data
             if isinstance(place, ValuePlace)
             else place.nbytes
+            if isinstance(place, LocalPlace)
+            else place.sampler
             for place in self.binding.places
         ]
         division = (

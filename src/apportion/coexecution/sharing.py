@@ -25,9 +25,10 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature, signature_of
 from apportion.program.source import Source
 from apportion.runtime.backend import Backend, info_of, open_backend
-from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
+from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.binding import Binding, SharedMemory, bind
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.images import Argument
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import virtualised
 
@@ -94,7 +95,7 @@ class Together:
 
     def bind(
         self,
-        *arguments: Value | LocalMemory,
+        *arguments: Argument,
         global_size: Size,
         local_size: Size | None = None,
         offset: Size = (),
@@ -120,7 +121,7 @@ class Together:
 
     def __call__(
         self,
-        *arguments: Value | LocalMemory,
+        *arguments: Argument,
         global_size: Size,
         local_size: Size | None = None,
         offset: Size = (),

@@ -406,7 +406,7 @@ def visit_of(
     signatures, accesses = _read(compiled(workload), workload.source)
     plan = plan_of(workload, case, signatures[workload.kernel], accesses[workload.kernel])
     return Visit(
-        plan, case.arrays, tuple(devices), campaign.repeats, campaign.shares, campaign.most_seconds,
+        plan, case.memory, tuple(devices), campaign.repeats, campaign.shares, campaign.most_seconds,
         binaries=campaign.binaries,
     )  # fmt: skip
 

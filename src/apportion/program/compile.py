@@ -277,7 +277,8 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         *("-x", CLANG_LANGUAGES[source.language]),
         *("-target", _target_of(source, options)),
         *([f"-{'cl-' if opencl else ''}std={standard}"] if standard else []),
-        *(["-Xclang", "-finclude-default-header"] if opencl else []),
+        # The names of arguments go into the IR: text alone does not tell them where macros are in the way.
+        *(["-Xclang", "-finclude-default-header", "-cl-kernel-arg-info"] if opencl else []),
         f"-O{options.optimization}",
         *(["-gline-tables-only", "-fdebug-compilation-dir=."] if options.line_tables else []),
         *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),

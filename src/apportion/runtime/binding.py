@@ -14,9 +14,10 @@ from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.signature import KernelArgument, Signature
 from apportion.program.kernel.work import Contents, contents_of
 from apportion.runtime.backend import Backend
-from apportion.runtime.base import LocalMemory, Value
+from apportion.runtime.base import LocalMemory
+from apportion.runtime.images import Argument, Image, ImageForm, Sampler
 from apportion.runtime.memory import Region
-from apportion.runtime.plan import ArrayPlace, LocalPlace, ValuePlace
+from apportion.runtime.plan import ArrayPlace, LocalPlace, Place, SamplerPlace, ValuePlace
 
 
 class SharedMemory:
@@ -57,7 +58,7 @@ class SharedMemory:
 class Binding:
     """The arguments of one launch, in shared memory."""
 
-    places: tuple[ArrayPlace | ValuePlace | LocalPlace, ...]
+    places: tuple[Place, ...]
     scalars: Mapping[int, int]
     shared: dict[str, NDArray[Any]]
     "Argument → the array that devices work on."
@@ -101,7 +102,7 @@ class Binding:
 def bind(
     signature: Signature,
     access: KernelAccess,
-    values: tuple[Value | LocalMemory, ...],
+    values: tuple[Argument, ...],
     memory: SharedMemory,
     merges: Mapping[str, str],
 ) -> Binding:
@@ -119,15 +120,21 @@ def bind(
             f"The kernel {signature.name!r} takes {len(signature.arguments)} arguments ({names}), not "
             f"{len(values)}"
         )
-    places: list[ArrayPlace | ValuePlace | LocalPlace] = []
+    places: list[Place] = []
     scalars: dict[int, int] = {}
     shared: dict[str, NDArray[Any]] = {}
     given: dict[str, NDArray[Any]] = {}
     for argument, value in zip(signature.arguments, values, strict=True):
         if not argument.is_supported:
             raise NotSplittable(
-                f"The argument {argument.name!r} is a {argument.type}, which cannot be passed yet"
+                f"The argument {argument.name!r} is a {argument.type}, which no host passes to one launch"
             )
+        form: ImageForm | None = None
+        if argument.is_sampler:
+            places.append(SamplerPlace(argument.name, _sampler(argument, value)))
+            continue
+        if argument.is_image:
+            value, form = _image(argument, value)  # its pixels are an array like another
         if argument.space == "local":
             places.append(LocalPlace(argument.name, _local(argument, value)))
         elif argument.is_pointer:
@@ -143,6 +150,7 @@ def bind(
                 ArrayPlace(
                     argument.name, region.number, array.nbytes, array.dtype.str,
                     merges.get(argument.name, use.merge), use.read_reach, use.write_reach, use.settled,
+                    image=form,
                 )
             )  # fmt: skip
         else:
@@ -168,7 +176,7 @@ def _refuse_overlaps(binding: Binding) -> None:
                 )
 
 
-def _array(argument: KernelArgument, value: Value | LocalMemory) -> NDArray[Any]:
+def _array(argument: KernelArgument, value: Argument) -> NDArray[Any]:
     if not isinstance(value, np.ndarray) or not value.ndim or not value.nbytes:
         raise InvalidSetting(
             f"The argument {argument.name!r} is {argument.type} in {argument.space} memory: give it an array "
@@ -184,7 +192,26 @@ def _array(argument: KernelArgument, value: Value | LocalMemory) -> NDArray[Any]
     return value
 
 
-def _local(argument: KernelArgument, value: Value | LocalMemory) -> int:
+def _image(argument: KernelArgument, value: Argument) -> tuple[NDArray[Any], ImageForm]:
+    wanted = argument.bare_type.removesuffix("_t")
+    if not isinstance(value, Image) or value.kind != wanted:
+        given = value.kind if isinstance(value, Image) else type(value).__name__
+        raise InvalidSetting(
+            f"The argument {argument.name!r} is {argument.type}: give it an Image of kind {wanted!r}, not "
+            f"{given}"
+        )
+    return value.pixels, value.form
+
+
+def _sampler(argument: KernelArgument, value: Argument) -> Sampler:
+    if not isinstance(value, Sampler):
+        raise InvalidSetting(
+            f"The argument {argument.name!r} is a sampler: give it a Sampler, not {type(value).__name__}"
+        )
+    return value
+
+
+def _local(argument: KernelArgument, value: Argument) -> int:
     if not isinstance(value, LocalMemory):
         raise InvalidSetting(
             f"The argument {argument.name!r} is local memory: give LocalMemory(bytes), not "
@@ -193,14 +220,19 @@ def _local(argument: KernelArgument, value: Value | LocalMemory) -> int:
     return value.nbytes
 
 
-def _scalar(argument: KernelArgument, value: Value | LocalMemory) -> bytes:
+def _scalar(argument: KernelArgument, value: Argument) -> bytes:
     if isinstance(value, bytes):
         data = value
-    elif isinstance(value, LocalMemory):
-        raise InvalidSetting(f"The argument {argument.name!r} is passed by value, not local memory")
+    elif isinstance(value, LocalMemory | Image | Sampler):
+        raise InvalidSetting(
+            f"The argument {argument.name!r} is passed by value, and not {type(value).__name__}"
+        )
     elif argument.scalar_type is not None:
         try:
-            data = np.asarray(value, argument.scalar_type).tobytes()
+            numbers = np.asarray(value, argument.scalar_type)
+            if numbers.size == 3 and argument.components == 4:  # a vector of three takes the place of four
+                numbers = np.append(numbers.reshape(-1), numbers.dtype.type(0))
+            data = numbers.tobytes()
         except (OverflowError, ValueError, TypeError) as error:
             raise InvalidSetting(
                 f"The argument {argument.name!r} is {argument.type}, not {value!r}: {error}"

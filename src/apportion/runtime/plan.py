@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from apportion.program.kernel.bounds import IndexProgram, Interval, NDRange, Reach, bytes_touched
+from apportion.runtime.images import ImageForm, Sampler
 from apportion.runtime.split import Part
 
 NO_INDICES = IndexProgram(())
@@ -36,6 +37,8 @@ class ArrayPlace:
     "Which places are written does not depend on data."
     covered: bool = False
     "Every place of a slice is written, so that it need not go to a device before it comes back."
+    image: ImageForm | None = None
+    "Where it holds the pixels of an image."
 
     @property
     def written(self) -> bool:
@@ -52,11 +55,23 @@ class ValuePlace:
 
 
 @dataclass(frozen=True)
+class SamplerPlace:
+    """How images are read."""
+
+    name: str
+    sampler: Sampler
+
+
+@dataclass(frozen=True)
 class LocalPlace:
     """Memory of each work-group."""
 
     name: str
     nbytes: int
+
+
+Place = ArrayPlace | ValuePlace | SamplerPlace | LocalPlace
+"Where one argument of a launch is."
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class Plan:
     build: Build
     span: NDRange
     dimension: int
-    arguments: tuple[ArrayPlace | ValuePlace | LocalPlace, ...]
+    arguments: tuple[Place, ...]
     parts: tuple[Part, ...] = ()
     chunks: Chunks | None = None
     program: IndexProgram = NO_INDICES

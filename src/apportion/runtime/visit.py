@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.signature import Signature
-from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Plan, ValuePlace
+from apportion.runtime.images import Sampler
+from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Place, Plan, SamplerPlace, ValuePlace
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.split import virtualised
-from apportion.runtime.workload import ArrayWord, Case, Workload
+from apportion.runtime.words import ArrayWord, ImageWord
+from apportion.runtime.workload import Case, Workload
 
 SHARES = (1.0, 0.5, 0.25)
 """Shares of the range that are launched: a device's fixed cost shows where time does not shrink with the
@@ -84,7 +84,7 @@ def plan_of(workload: Workload, case: Case, signature: Signature, access: Kernel
             f"{workload.name}: {signature.name!r} takes {len(signature.arguments)} arguments, "
             f"not {len(words)}"
         )
-    places: list[ArrayPlace | ValuePlace | LocalPlace] = []
+    places: list[Place] = []
     scalars: dict[int, int] = {}
     for argument, word in zip(signature.arguments, words, strict=True):
         use = access.arguments[argument.index]
@@ -92,13 +92,24 @@ def plan_of(workload: Workload, case: Case, signature: Signature, access: Kernel
             written_whole = use.settled and use.merge == "slice" and use.read_reach == ()
             places.append(
                 ArrayPlace(
-                    argument.name, argument.index, word.nbytes, np.dtype(word.dtype).str,
+                    argument.name, argument.index, word.nbytes, word.cell.str,
                     "diff" if use.merge == "refuse" else use.merge, use.read_reach, use.write_reach,
                     use.settled, covered=written_whole,
                 )
             )  # fmt: skip
+        elif isinstance(word, ImageWord):
+            places.append(
+                ArrayPlace(
+                    argument.name, argument.index, word.nbytes, word.pixels.cell.str, use.merge,
+                    use.read_reach, use.write_reach, image=word.form,
+                )
+            )  # fmt: skip
+        elif isinstance(word, Sampler):
+            places.append(SamplerPlace(argument.name, word))
         elif isinstance(word, int):
             places.append(LocalPlace(argument.name, word))
+        elif isinstance(word, bytes):
+            places.append(ValuePlace(argument.name, word))
         else:
             places.append(ValuePlace(argument.name, word.tobytes() * argument.components))
             if word.dtype.kind in "iu":

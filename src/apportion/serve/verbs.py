@@ -179,14 +179,16 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
         local = shared.local_size(shape) if wanted is None else wanted
         local = local if isinstance(local, tuple) else (local,)
         span = NDRange(shape, local)
-        values = arguments_for(shared.signature, shared.access, span, form.arguments, seed=form.seed)
+        made = arguments_for(shared.signature, shared.access, span, form.arguments, seed=form.seed)
+        values = made.values
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
         found = compare(
             bound, shared.policy, repeats=form.repeat, cuts=form.cuts,
             report=lambda stage, part: report({"stage": stage, "part": part}),
         )  # fmt: skip
         devices = {info.id: info.name for info in shared.devices}
-        return found.as_json() | {"devices": devices, "launch": _launch(span, values)}
+        assumed = [str(each) for each in made.assumed]
+        return found.as_json() | {"devices": devices, "launch": _launch(span, values), "assumed": assumed}
 
 
 def _launch(span: NDRange, values: Mapping[str, Any]) -> dict[str, Any]:

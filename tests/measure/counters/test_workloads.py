@@ -220,9 +220,9 @@ def test_nothing_to_count_is_said():
 
 def test_random_contents_are_those_of_a_campaign():
     pytest.importorskip("pyopencl")
-    from apportion.measure.counters.workloads import _contents
+    from apportion.measure.counters.workloads import _value
     from apportion.runtime.opencl.visiting import Pool
-    from apportion.runtime.workload import read_word
+    from apportion.runtime.words import read_word
 
     words = (
         "float32[100]=random",
@@ -233,4 +233,4 @@ def test_random_contents_are_those_of_a_campaign():
     )
     for position, word in enumerate(map(read_word, words)):
         held = Pool().take(position, word, False).data.view(word.dtype)
-        np.testing.assert_array_equal(_contents(position, word), held)
+        np.testing.assert_array_equal(_value(position, word), held)

@@ -81,6 +81,7 @@ def test_a_module_without_kernels_says_so() -> None:
         signature_of("define void @f() {\n  ret void\n}\n")
 
 
-def test_images_are_not_supported() -> None:
-    ir = IR.replace('!8 = !{!"ulong"}', '!8 = !{!"image2d_t"}')
-    assert not signature_of(ir, "other").arguments[0].is_supported
+def test_images_are_supported_and_pipes_are_not() -> None:
+    for kind, supported in (("image2d_t", True), ("image2d_depth_t", False), ("pipe int", False)):
+        ir = IR.replace('!8 = !{!"ulong"}', f'!8 = !{{!"{kind}"}}')
+        assert signature_of(ir, "other").arguments[0].is_supported is supported

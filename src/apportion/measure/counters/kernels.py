@@ -32,7 +32,8 @@ from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import KernelArgument, Signature, signature_of
 from apportion.program.source import Source
-from apportion.runtime.base import LocalMemory, Value
+from apportion.runtime.base import LocalMemory
+from apportion.runtime.images import Argument, Image, Sampler
 
 SOURCE = "kernel-ir"
 "What tables call this source of counters."
@@ -94,7 +95,7 @@ class CountJob:
     woven: Instrumented
     builtins: str
     kernel: str
-    arguments: tuple[tuple[KernelArgument, Value | LocalMemory], ...]
+    arguments: tuple[tuple[KernelArgument, Argument], ...]
     span: NDRange
     groups: int | None
     limits: CountLimits
@@ -103,7 +104,7 @@ class CountJob:
 def profile_kernel(
     source: Source,
     kernel: str | None,
-    arguments: tuple[Value | LocalMemory, ...],
+    arguments: tuple[Argument, ...],
     span: NDRange,
     *,
     compile: CompileOptions = _DEFAULT_COMPILE,
@@ -137,7 +138,7 @@ def profile_kernel(
 def job_of(
     source: Source,
     kernel: str | None,
-    arguments: tuple[Value | LocalMemory, ...],
+    arguments: tuple[Argument, ...],
     span: NDRange,
     *,
     compile: CompileOptions = _DEFAULT_COMPILE,
@@ -162,13 +163,17 @@ def job_of(
     return CountJob(woven, builtins, signature.name, given, span, groups, limits)
 
 
-def _check(signature: Signature, arguments: tuple[Value | LocalMemory, ...]) -> None:
+def _check(signature: Signature, arguments: tuple[Argument, ...]) -> None:
     if len(arguments) != len(signature.arguments):
         raise InvalidSetting(
             f"The kernel {signature.name!r} takes {len(signature.arguments)} arguments, not {len(arguments)}"
         )
     for argument, value in zip(signature.arguments, arguments, strict=True):
         wanted = LocalMemory if argument.space == "local" else np.ndarray if argument.is_pointer else object
+        if isinstance(value, Image | Sampler):
+            raise InvalidSetting(
+                f"The argument {argument.name!r} is {argument.type}: kernels with images cannot be counted"
+            )
         if not argument.is_supported or not isinstance(value, wanted):
             raise InvalidSetting(
                 f"The argument {argument.name!r} is {argument.type} in {argument.space} memory, not "
@@ -261,9 +266,7 @@ class _Memory:
             self._register(copy.ctypes.data, copy.nbytes, place, name)
         return copy
 
-    def argument(
-        self, position: int, argument: KernelArgument, value: Value | LocalMemory, kind: str
-    ) -> bytes:
+    def argument(self, position: int, argument: KernelArgument, value: Argument, kind: str) -> bytes:
         """What the kernel is handed: an address, or the value itself."""
         place = (position + 1) * _PLACES
         if isinstance(value, LocalMemory):

@@ -16,6 +16,8 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import signature_of
 from apportion.program.source import Source
 from apportion.runtime.arguments import arguments_for
+from apportion.runtime.default_arguments import Assumption
+from apportion.runtime.workload import beside
 
 _LOCAL = {1: (64,), 2: (8, 8), 3: (4, 4, 4)}
 
@@ -31,8 +33,8 @@ def profile_file(
     seed: int = 0,
     seconds: float = 120.0,
     instructions: int = 4_000_000_000,
-) -> tuple[KernelProfile, CounterTable]:
-    """What a launch does, and the same as a table of one run.
+) -> tuple[KernelProfile, tuple[Assumption, ...], CounterTable]:
+    """What a launch does, what was assumed of its arguments, and the counters as a table of one run.
 
     Args:
         given: `name=value`, as `apportion run` takes them; what is not given is made up.
@@ -42,14 +44,15 @@ def profile_file(
     local = local_size or signature.required_local_size or _default_local(global_size)
     span = NDRange(global_size, local[: len(global_size)])
     access = accesses_of(ir, str(source.text))[signature.name]
-    values = arguments_for(signature, access, span, given, seed=seed)
+    arguments = arguments_for(signature, access, span, beside(source, signature, given), seed=seed)
     profile = profile_kernel(
-        source, signature.name, tuple(values.values()), span, groups=groups,
+        source, signature.name, tuple(arguments.values.values()), span, groups=groups,
         limits=CountLimits(seconds=seconds, instructions=instructions),
     )  # fmt: skip
     size, group = span.in_words
     run = run_of(source.digest, signature.name, size, group)
-    return profile, CounterTable.of(profile.rows(run, Path(source.name).stem, f"{size}/{group}"))
+    table = CounterTable.of(profile.rows(run, Path(source.name).stem, f"{size}/{group}"))
+    return profile, arguments.assumed, table
 
 
 def _default_local(global_size: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from apportion.data.counter_table import GRAPH, CounterTable, Row, System
@@ -31,8 +30,9 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.features import SUMMARY, features_of
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.program.source import Source
-from apportion.runtime.base import LocalMemory, Value
-from apportion.runtime.workload import ArrayWord, Case, Workload, from_json
+from apportion.runtime.images import Argument
+from apportion.runtime.words import ArrayWord, Word, value_of
+from apportion.runtime.workload import Case, Workload, from_json
 from apportion.suite import PROBLEMS, problem_of
 
 _TIMES = {"seconds": "seconds", "kernel_seconds": "kernel_seconds"}
@@ -373,28 +373,13 @@ def _called(name: str, suite: str, kernel: str) -> tuple[str, str]:
     return name.removesuffix(".cl").removesuffix(f"-{kernel}"), kernel
 
 
-def _value(position: int, word: ArrayWord | np.generic | int) -> Value | LocalMemory:
-    if isinstance(word, ArrayWord):
-        return _contents(position, word)
-    return word if isinstance(word, np.generic) else LocalMemory(word)
-
-
-def _contents(position: int, word: ArrayWord) -> NDArray[Any]:
-    """What an array holds when a campaign measures the case: random numbers as in `device.visiting`."""
-    kind = np.dtype(word.dtype)
-    fill, _, rest = word.fill.partition(":")
-    match fill:
-        case "zeros":
-            return np.zeros(word.count, kind)
-        case "ones":
-            return np.ones(word.count, kind)
-        case "range":
-            return np.arange(word.count).astype(kind)
-        case "file":
-            try:
-                return np.ascontiguousarray(np.load(rest, allow_pickle=False)).reshape(-1).view(kind)
-            except (OSError, ValueError) as error:
-                raise UnreadableFile(f"Cannot read the array {rest}: {error}") from error
+def _value(position: int, word: Word) -> Argument:
+    """What a campaign gives a kernel for a word: random numbers as in `runtime.opencl.visiting`."""
+    if not isinstance(word, ArrayWord) or word.kind.fields is not None:
+        return value_of(word, np.random.default_rng(0))
+    if word.fill.partition(":")[0] not in ("random", "below"):
+        return value_of(word, np.random.default_rng(0)).reshape(-1)  # type: ignore[union-attr]
+    kind = word.kind
     noise = np.random.default_rng(0).random(64 * position + word.count, np.float32)[64 * position :]
     if kind.kind == "f":
         return noise.astype(kind)

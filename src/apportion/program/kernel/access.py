@@ -14,7 +14,8 @@ from apportion.errors import UnknownName
 from apportion.program.kernel.bounds import IndexProgram, Reach
 from apportion.program.kernel.instructions import IRFunction, IRModule, read_module
 from apportion.program.kernel.pointers import AtomicUse, Gathered, Pointer, Use, Walk
-from apportion.program.kernel.signature import Signature, signatures_of
+from apportion.program.kernel.roles import roles_of
+from apportion.program.kernel.signature import KernelArgument, Signature, signatures_of
 
 MERGES = ("none", "slice", "diff", "sum", "min", "max", "and", "or", "xor", "refuse")
 """What may be done with what several devices leave in their copies of an argument.
@@ -52,6 +53,8 @@ class ArgumentAccess:
     "Where it is written, likewise."
     is_index: bool = False
     "Its contents serve to index memory."
+    roles: frozenset[str] = frozenset()
+    "What an integer passed by value is used for: see `roles.roles_of`."
     settled: bool = False
     "Which places are written depends on ids and scalar arguments alone, never on data."
 
@@ -107,18 +110,32 @@ def _access(module: IRModule, kernel: IRFunction, signature: Signature) -> Kerne
         else:
             values[name] = gathered.step("argument", value=argument.index), frozenset(["argument"])
     Walk(gathered, kernel, values, 0).run()
+    roles = roles_of(kernel)
     arguments = tuple(
-        _conclude(a.index, a.name, a.space, gathered.uses.get(a.index)) for a in signature.arguments
-    )
+        _of_image(a) if a.is_image
+        else _conclude(a.index, a.name, a.space, gathered.uses.get(a.index), roles.get(a.index, frozenset()))
+        for a in signature.arguments
+    )  # fmt: skip
     return KernelAccess(
         kernel.name, arguments, IndexProgram(tuple(gathered.steps)),
         bool(gathered.queries & _RANGE_WIDE), gathered.has_barrier, gathered.untraced,
     )  # fmt: skip
 
 
-def _conclude(index: int, name: str, space: str, use: Use | None) -> ArgumentAccess:
+def _of_image(argument: KernelArgument) -> ArgumentAccess:
+    """An image: its qualifier says whether it is read and written, nothing says where."""
+    writes = argument.access in ("write_only", "read_write")
+    return ArgumentAccess(
+        argument.index, argument.name, argument.space,
+        reads=argument.access != "write_only", writes=writes, merge="diff" if writes else "none",
+        reason="it is an image; what a device changed is taken" if writes else "it is not written",
+        read_reach=None, write_reach=None if writes else (),
+    )  # fmt: skip
+
+
+def _conclude(index: int, name: str, space: str, use: Use | None, roles: frozenset[str]) -> ArgumentAccess:
     if use is None or space == "local":
-        return ArgumentAccess(index, name, space, reason="it is not shared between work-groups")
+        return ArgumentAccess(index, name, space, reason="it is not shared between work-groups", roles=roles)
     merge, reason = _merge_of(use)
     sources = use.write_sources or use.read_sources
     reads, writes = _all(use.reads), _all(use.writes)

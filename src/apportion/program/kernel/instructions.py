@@ -56,6 +56,8 @@ class IRFunction:
     instructions: tuple[Instruction, ...]
     metadata: dict[str, str] = field(default_factory=dict)
     "Attachment → the number of its metadata node."
+    by_value: dict[int, str] = field(default_factory=dict)
+    "Parameter → the type of the structure that is passed by value in its place."
 
     def by_result(self) -> dict[str, Instruction]:
         """Every instruction that has a result, by its name."""
@@ -82,6 +84,14 @@ class IRModule:
             MalformedIR: a type whose size is unknown here.
         """
         return _layout(type_text.strip(), self.types)[0]
+
+    def scalars_of(self, type_text: str) -> list[tuple[str, int]]:
+        """The single values that a type is made of, `i32` or `float`, and where each starts.
+
+        Raises:
+            MalformedIR: a type whose size is unknown here.
+        """
+        return list(_flattened(type_text.strip(), 0, self.types))
 
     def offset_of(self, type_text: str, index: int) -> tuple[int, str]:
         """Where field `index` of a struct starts, and its type."""
@@ -138,7 +148,10 @@ def _function(line: str, lines: Iterator[str]) -> IRFunction:
         raise MalformedIR(f"A definition without a name: {line[:80]}")
     inside, rest = _parenthesised(line, match.end() - 1)
     names, kinds = [], []
+    by_value: dict[int, str] = {}
     for position, parameter in enumerate(split_top(inside)):
+        if (structure := re.search(r"\bbyval\((.+?)\)(?=[\s,]|$)", parameter)) is not None:
+            by_value[position] = structure[1]
         kind, name = _typed(parameter)
         names.append(name if name.startswith("%") else f"%{position}")
         kinds.append(kind)
@@ -161,7 +174,7 @@ def _function(line: str, lines: Iterator[str]) -> IRFunction:
         pending = ""
     return IRFunction(
         match[1].strip('"'), "spir_kernel" in line[: match.end()] or "amdgpu_kernel" in line[: match.end()],
-        tuple(names), tuple(kinds), tuple(instructions), attached,
+        tuple(names), tuple(kinds), tuple(instructions), attached, by_value,
     )  # fmt: skip
 
 
@@ -299,6 +312,9 @@ def _typed(text: str) -> tuple[str, str]:
             if depth == 0:
                 kind, rest = text[: position + 1], text[position + 1 :].strip()
                 return kind, _last_value(rest)
+    if text.startswith("target("):
+        inside, rest = _parenthesised(text, len("target"))
+        return f"target({inside})", _last_value(rest.strip())
     words = text.split(None, 1)
     if len(words) < 2:
         return text, text
@@ -344,6 +360,28 @@ def _fields(text: str) -> tuple[bool, list[str]]:
     return packed, split_top(inside)
 
 
+MOST_SCALARS = 4096
+"Values of a type that are told apart."
+
+
+def _flattened(text: str, start: int, types: dict[str, str]) -> Iterator[tuple[str, int]]:
+    text = _resolve(text, types)
+    if match := re.fullmatch(r"[\[<](\d+) x (.+)[\]>]", text):
+        width = _layout(match[2], types)[0]
+        for number in range(min(int(match[1]), MOST_SCALARS)):
+            yield from _flattened(match[2], start + number * width, types)
+    elif text.startswith(("{", "<{")):
+        packed, fields = _fields(text)
+        offset = start
+        for part in fields:
+            size, align = _layout(part, types)
+            offset = offset if packed else start + -(-(offset - start) // align) * align
+            yield from _flattened(part, offset, types)
+            offset += size
+    else:
+        yield text, start
+
+
 def _layout(text: str, types: dict[str, str]) -> tuple[int, int]:
     """(bytes, alignment) of a type under spir64's rules."""
     text = _resolve(text, types)
@@ -352,7 +390,7 @@ def _layout(text: str, types: dict[str, str]) -> tuple[int, int]:
         return size, min(size, 8)
     if text in _SCALAR_BYTES:
         return _SCALAR_BYTES[text], _SCALAR_BYTES[text]
-    if text.startswith("ptr"):
+    if text.startswith(("ptr", "target(")):  # events, images and samplers are handles
         return 8, 8
     if match := re.fullmatch(r"<(\d+) x (.+)>", text):
         count, element = int(match[1]), _layout(match[2], types)[0]

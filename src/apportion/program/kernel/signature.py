@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apportion.errors import MalformedIR, UnknownName
 from apportion.program.kernel.instructions import IRFunction, IRModule, read_module, split_top
@@ -38,6 +38,11 @@ class KernelArgument:
     "`const`, `restrict`, `volatile`, in the order they are recorded."
     element_bytes: int = 0
     "The bytes of one element (of the value itself, for one passed by value); 0 where unknown."
+    fields: tuple[tuple[str, int], ...] = ()
+    "Of a structure: NumPy's name of each single value in an element, and the byte where it starts."
+
+    image_format: str = ""
+    "Of an image: what the kernel reads and writes suggests `rgba32f`, `rgba32i` or `rgba32u`."
 
     @property
     def is_pointer(self) -> bool:
@@ -46,8 +51,27 @@ class KernelArgument:
 
     @property
     def is_supported(self) -> bool:
-        """Whether the runtime can pass such an argument; images, samplers and pipes it cannot."""
-        return not re.search(r"image|sampler_t|pipe|event_t|queue_t|reserve_id", self.type)
+        """Whether the runtime can pass such an argument; pipes, queues and some images it cannot."""
+        if self.is_image:
+            return (
+                re.fullmatch(r"image(?:1d|1d_buffer|1d_array|2d|2d_array|3d)_t", self.bare_type) is not None
+            )
+        return not re.search(r"\b(?:pipe|event_t|clk_event_t|queue_t|reserve_id_t)\b", self.type)
+
+    @property
+    def bare_type(self) -> str:
+        """The type without its qualifiers."""
+        return re.sub(r"\b(?:__)?(?:read_only|write_only|read_write)\b", "", self.type).strip()
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image, which kernels read and write by coordinates."""
+        return self.bare_type.startswith("image")
+
+    @property
+    def is_sampler(self) -> bool:
+        """Whether it says how images are read."""
+        return self.bare_type == "sampler_t"
 
     @property
     def scalar_type(self) -> str | None:
@@ -147,19 +171,58 @@ def _signature(module: IRModule, kernel: IRFunction, source: str) -> Signature:
 
 
 def _sized(module: IRModule, kernel: IRFunction, argument: KernelArgument) -> KernelArgument:
-    size = 0
     if (scalar := argument.scalar_type) is not None:
-        size = int(scalar.lstrip("uintfloa")) // 8 * argument.components
-    elif not argument.is_pointer and not argument.type.endswith("*"):
-        kind = kernel.parameter_types[argument.index]
-        try:
-            size = module.bytes_of(kind)
-        except MalformedIR:
-            size = 0
+        return replace(argument, element_bytes=int(scalar.lstrip("uintfloa")) // 8 * argument.components)
+    kind: str | None
+    if argument.is_image:
+        return replace(argument, image_format=_image_format(kernel, argument.index))
+    if argument.is_sampler:
+        return argument
+    if not argument.is_pointer and not argument.type.endswith("*"):
+        kind = kernel.by_value.get(argument.index, kernel.parameter_types[argument.index])
     else:
-        struct = f"%struct.{argument.type.rstrip('*').removeprefix('struct ').strip()}"
-        size = module.bytes_of(struct) if struct in module.types else 0
-    return KernelArgument(**{**argument.__dict__, "element_bytes": size})
+        kind = _structure(module, argument.type)
+    try:
+        if kind is None:
+            return argument
+        return replace(argument, element_bytes=module.bytes_of(kind), fields=_fields(module, kind))
+    except MalformedIR:
+        return argument
+
+
+def _structure(module: IRModule, pointer: str) -> str | None:
+    """The module's type of what a pointer to a structure points to; None where the module does not say."""
+    name = re.sub(r"\b(?:struct|union|class|const|volatile)\b", "", pointer.rstrip("*")).strip()
+    found = [
+        kind for kind in (f"%{word}.{name}" for word in ("struct", "union", "class")) if kind in module.types
+    ]
+    return found[0] if found else None
+
+
+_NUMPY = {"half": "float16", "float": "float32", "double": "float64"}
+
+
+def _fields(module: IRModule, kind: str) -> tuple[tuple[str, int], ...]:
+    """The values in a structure; pointers count as integers of their size."""
+    found = []
+    for scalar, offset in module.scalars_of(kind):
+        bits = re.fullmatch(r"i(\d+)", scalar)
+        whole = 8 * module.bytes_of(scalar) if bits else 64
+        found.append((_NUMPY.get(scalar, f"int{whole}"), offset))
+    return tuple(found)
+
+
+_TEXELS = re.compile(r"_Z\d+(?:read|write)_image(f|h|i|ui)\d")
+
+
+def _image_format(kernel: IRFunction, index: int) -> str:
+    """A format that the kernel can read or write."""
+    name = kernel.parameters[index]
+    for instruction in kernel.instructions:
+        match = _TEXELS.match(instruction.callee)
+        if match and instruction.operands and instruction.operands[0] == name:
+            return {"f": "rgba32f", "h": "rgba16f", "i": "rgba32i", "ui": "rgba32u"}[match[1]]
+    return ""
 
 
 def _unknown(kind: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,8 +13,10 @@ from apportion.errors import CompileError, LaunchFailed
 from apportion.program.kernel.bounds import Interval
 from apportion.runtime import memory
 from apportion.runtime.base import DeviceInfo
+from apportion.runtime.images import ImageForm, Sampler
+from apportion.runtime.opencl.imaging import image_for, pixels_in, pixels_out, sampler_for
 from apportion.runtime.opencl.staging import WORTH_IT, Staging
-from apportion.runtime.plan import Build
+from apportion.runtime.plan import ArrayPlace, Build
 
 Bytes = NDArray[np.uint8]
 POCL = "Portable Computing Language"
@@ -40,6 +43,8 @@ class Queue:
         self.shared: dict[tuple[int, int], cl.Buffer] = {}
         self.own: dict[int, OwnBuffer] = {}
         self.private: dict[int, Bytes] = {}
+        self._images: dict[int, tuple[ImageForm, cl.Image, cl.Buffer, int]] = {}
+        self._samplers: dict[Sampler, cl.Sampler] = {}
 
     def kernel(self, build: Build) -> cl.Kernel:
         """The compiled kernel; compiled at most once."""
@@ -107,10 +112,40 @@ class Queue:
             self.own[region] = OwnBuffer(self, nbytes)
         return self.own[region]
 
+    def image(self, region: int, form: ImageForm, buffer: cl.Buffer, offset: int) -> cl.Image:
+        """The image of a region, whose pixels go through a buffer, from a place in it on."""
+        kept = self._images.get(region)
+        if kept is None or kept[0] != form or kept[2] is not buffer:
+            self._images[region] = (form, image_for(self.context, form, buffer), buffer, offset)
+        return self._images[region][1]
+
+    def fill_images(self, places: Iterable[ArrayPlace]) -> None:
+        """Copy pixels from their buffers to their images."""
+        for place in places:
+            form, image, buffer, offset = self._images[place.region]
+            if form.kind != "image1d_buffer":
+                pixels_in(self.queue, image, buffer, offset, form)
+        self.queue.finish()
+
+    def empty_images(self, places: Iterable[ArrayPlace]) -> None:
+        """Copy pixels from images back to their buffers."""
+        for place in places:
+            form, image, buffer, offset = self._images[place.region]
+            if form.kind != "image1d_buffer":
+                pixels_out(self.queue, buffer, image, offset, form)
+        self.queue.finish()
+
+    def sampler(self, sampler: Sampler) -> cl.Sampler:
+        """How images are read, made once."""
+        if sampler not in self._samplers:
+            self._samplers[sampler] = sampler_for(self.context, sampler)
+        return self._samplers[sampler]
+
     def forget(self, region: int) -> None:
         """Let go of what was made for a region."""
         self.own.pop(region, None)
         self.private.pop(region, None)
+        self._images.pop(region, None)
         for key in [key for key in self.shared if key[0] == region]:
             del self.shared[key]
 

@@ -17,7 +17,7 @@ from apportion.errors import LaunchFailed, OutOfBoundsWrite
 from apportion.program.kernel.bounds import Interval
 from apportion.runtime import memory, merge
 from apportion.runtime.opencl.queue import OwnBuffer, Queue
-from apportion.runtime.plan import ArrayPlace, DeviceTime, LocalPlace, Plan, ValuePlace
+from apportion.runtime.plan import ArrayPlace, DeviceTime, LocalPlace, Plan, SamplerPlace, ValuePlace
 from apportion.runtime.supply import Supply
 
 Bytes = NDArray[np.uint8]
@@ -71,6 +71,7 @@ class Running:
         self._idle = {queue.info.id for queue in self.queues}
         self._lock = threading.Lock()
         self.places = [place for place in plan.arguments if isinstance(place, ArrayPlace)]
+        self.images = [place for place in self.places if place.image is not None]
         # What each device wrote on its own copy, to be merged: region → copies, in the order of the queues.
         self.copies: dict[int, dict[str, Bytes]] = {place.region: {} for place in self.places}
         self.ranges: dict[str, list[tuple[int, int]]] = {queue.info.id: [] for queue in self.queues}
@@ -116,7 +117,7 @@ class Running:
             not self.alone
             and self.plan.chunks is None
             and queue.begins_at_once(self.plan.build, self.plan.span.local_size)
-            and all(self._in_place(place) for place in self.places)
+            and all(self._in_place(place) and place.image is None for place in self.places)
         )
 
     def _begin(self, queue: Queue) -> _Begun:
@@ -168,9 +169,13 @@ class Running:
                 self._upload(queue, buffers, part)
             t1 = clock()
             cold |= queue.first_launch(self.plan.build, self.plan.span.local_size)
+            if self.images and not self.ranges[queue.info.id]:
+                queue.fill_images(self.images)
             event = self._enqueue(queue, kernel, part)
             self._begun(queue)
             event.wait()
+            if self.images:
+                queue.empty_images([place for place in self.images if place.written])
             t2 = clock()
             busy += 1e-9 * (event.profile.end - event.profile.start)
             if buffers:
@@ -209,9 +214,18 @@ class Running:
         for number, place in enumerate(self.plan.arguments):
             match place:
                 case ArrayPlace():
-                    kernel.set_arg(number, self._buffer(queue, place, buffers))
+                    buffer = self._buffer(queue, place, buffers)
+                    if place.image is None:
+                        kernel.set_arg(number, buffer)
+                    else:
+                        # PoCL copies no pixels from a part of a buffer: all of it, and where they start.
+                        own = buffers.get(place.region)
+                        where = (buffer, 0) if own is None else (own.whole, own.front)
+                        kernel.set_arg(number, queue.image(place.region, place.image, *where))
                 case ValuePlace():
                     kernel.set_arg(number, place.data)
+                case SamplerPlace():
+                    kernel.set_arg(number, queue.sampler(place.sampler))
                 case LocalPlace():
                     kernel.set_arg(number, cl.LocalMemory(place.nbytes))
 
@@ -251,6 +265,8 @@ class Running:
             if place.written and not self._in_place(place):
                 needed = None
                 values = values ^ np.uint8(self.plan.probe) if self._probed(place) else values
+            elif place.written and place.merge != "slice":
+                needed = None  # all of it comes back
             elif place.written and not place.covered and needed is not None:
                 # What is not written must stay as it was, so the slice that comes back goes there first.
                 writes = self.prepared.touched(place, part, write=True)

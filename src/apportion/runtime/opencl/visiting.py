@@ -28,7 +28,7 @@ from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.sampling import Repeats, summary
 from apportion.runtime.split import Part
 from apportion.runtime.visit import Launched, Seen, Visit
-from apportion.runtime.workload import ArrayWord
+from apportion.runtime.words import ArrayWord
 from apportion.settings import replace_file
 
 Bytes = NDArray[np.uint8]
@@ -93,7 +93,7 @@ class Pool:
     def _initial(self, position: int, word: ArrayWord) -> Bytes:
         fill, _, rest = word.fill.partition(":")
         if fill == "file":
-            values = _file(Path(rest), np.dtype(word.dtype), word.count)
+            values = _file(Path(rest), word.kind, word.count)
             return values.view(np.uint8).reshape(-1)
         shift = 64 * position if fill in ("random", "below") else 0  # two arguments do not hold the same
         key = (word.dtype, word.fill)
@@ -106,7 +106,9 @@ class Pool:
 
 def _filled(word: ArrayWord, count: int) -> NDArray[Any]:
     """Numbers of which the first are the same however many are asked for."""
-    kind = np.dtype(word.dtype)
+    kind = word.kind
+    if kind.fields is not None:
+        return replace(word, count=count).values(np.random.default_rng(0))
     match word.fill:
         case "zeros":
             return np.zeros(count, kind)
