@@ -20,7 +20,7 @@ LARGEST_RANGE = 1 << 48
 MOST_LAUNCHES = 1024
 "Launches of one request."
 _NAME = re.compile(r"[\w .+()-]{1,120}")
-_FILE = re.compile(r"\.np[yz]\b|[/\\~]")
+_FILE = re.compile(r"\.np[yz]\b|\bfile:|\.(?:png|jpe?g|bmp|tiff?)\b|[/\\~]", re.IGNORECASE)
 _STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 
 Sizes = int | list[int]
