@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from apportion.advise.describe import describe
-from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.advise.predictor import CONFIDENCE, forests_model
 from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import read
 from apportion.data.records import Example
@@ -141,9 +141,9 @@ def _as_installed(folder: str) -> dict[str, str]:
 
 _LOADED = """
 import sys
-from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.advise.predictor import CONFIDENCE, forests_model
 from apportion.learn import engines
-engines.load(sys.argv[1])(model_of("cgo17-nvidia"), CONFIDENCE)
+engines.load(sys.argv[1])(forests_model("load-balance", model="cgo17-nvidia-recall"), CONFIDENCE)
 print("torch" in sys.modules)
 """
 
@@ -230,7 +230,7 @@ def compare_engines(code: Numbers, inputs: Numbers, known: dict[str, Answers]) -
 
 def compare_compiler(examples: list[Example], rows: int, pair: str) -> None:
     """Answers from IR that was learned from, and from the same kernels compiled here."""
-    model = model_of(pair)
+    model = forests_model("load-balance", model=f"{pair}-recall")
     moved, familiar, off, off_known = [], [], [], []
     drawn = np.random.default_rng(0).permutation(len(examples))[:rows]
     for example in (examples[number] for number in drawn.tolist()):
@@ -281,7 +281,7 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     examples = list(read(folder, "cgo17-nvidia"))
-    model = model_of("cgo17-nvidia")
+    model = forests_model("load-balance", model="cgo17-nvidia-recall")
     graphs = {ir: graph_of_ir(ir) for ir in dict.fromkeys(example.ir for example in examples)}
     ordered = sorted(examples, key=lambda example: graphs[example.ir].nodes)
     middle = ordered[len(ordered) // 2]

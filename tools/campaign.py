@@ -387,10 +387,11 @@ def fit(folder: Path, results: Path) -> None:
     """Fit the timing model to what was measured of other kernels than the suite's, here or, where nothing
     was, in the shipped campaign, and put it where predictions find it."""
 
-    from apportion.advise.launch_times import PREFERRED, WEIGHTS
+    from apportion.learn.base import list_again
     from apportion.learn.times.campaign_table import from_described, read_table
     from apportion.learn.times.fitting_times import fit_timing
-    from reproduction.campaign.run import shipped
+    from apportion.weights import WEIGHTS
+    from reproduction.campaign.run import PREFERRED, shipped
 
     began = time.monotonic()
     if (results / "devices.json").exists():
@@ -410,9 +411,10 @@ def fit(folder: Path, results: Path) -> None:
     model = fit_timing(
         others, PREFERRED, spreads=(0.5, 0.5),
         device_names=(names[0], names[1]), speeds=(speeds[0], speeds[1]),
-        about={"experiment": "tools/campaign.py fit: without the suite"},
+        about={"experiment": "tools/campaign.py fit: without the suite", "about": PREFERRED},
     )  # fmt: skip
-    model.save(WEIGHTS)
+    model.save(WEIGHTS / "timing")
+    list_again(WEIGHTS)
     print(f"{len(others)} launches of {len(set(others.digests))} kernels, {time.monotonic() - began:.1f} s")
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import polars as pl
 from cyclopts import Parameter
 
-from apportion.advise.launch_times import WEIGHTS
 from apportion.cli.show import note
 from apportion.errors import UnreadableFile
+from apportion.learn.base import list_again
 from apportion.learn.times.campaign_table import (
     CampaignTable,
     first_and_last,
@@ -26,6 +26,7 @@ from apportion.learn.times.campaign_table import (
 from apportion.learn.times.fitting_times import fit_timing
 from apportion.runtime.base import info_from
 from apportion.suite import PROBLEMS
+from apportion.weights import WEIGHTS, folder_of
 from reproduction.campaign.held_out import (
     leave_kernels_out,
     leave_one_suite_out,
@@ -35,11 +36,13 @@ from reproduction.campaign.page import About, compared, figure_of, page
 
 MEASURED = Path(__file__).parent / "measured"
 DEVICES = ("cpu", "gpu")
+PREFERRED = "xeon-h200"
+"The machine whose campaign is shipped."
 
 
 def campaign(
     *,
-    name: str = "xeon-h200",
+    name: str = PREFERRED,
     results: Path | None = None,
     kernels: Path | None = None,
     docs: Path = Path("docs/results"),
@@ -82,10 +85,11 @@ def campaign(
         model = fit_timing(
             table, name, spreads=spreads_of(tests),
             device_names=tuple(about["device_names"]), speeds=speeds or ({}, {}),
-            about={"experiment": "python -m reproduction campaign --ship"},
+            about={"experiment": "python -m reproduction campaign --ship", "about": name},
         )  # fmt: skip
-        written = model.save(WEIGHTS)
-        note(f"{written} is written ({written.stat().st_size} bytes).")
+        written = model.save(folder_of(name))
+        list_again(WEIGHTS)
+        note(f"The model is in {written}")
 
 
 def shipped(name: str) -> tuple[CampaignTable, dict[str, Any]]:

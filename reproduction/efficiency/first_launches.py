@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from apportion.advise import launch_times as timing
-from apportion.advise.launch_times import PREFERRED
 from apportion.coexecution.forecast import SHARING_COSTS, Forecast, from_speeds
 from apportion.coexecution.launching import Launcher
 from apportion.coexecution.policies.learned import PREDICTION, predicted
@@ -29,7 +28,7 @@ from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import DeviceInfo
 from apportion.suite import PROBLEMS
 from apportion.suite.workloads import SUITE
-from reproduction.campaign.run import shipped
+from reproduction.campaign.run import PREFERRED, shipped
 from reproduction.efficiency.page import first_launches, mean_with_interval, with_interval
 from reproduction.efficiency.rounds import Row, row_from
 

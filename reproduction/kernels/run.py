@@ -9,8 +9,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.predictor import WEIGHTS, model_of, pairs
+from apportion.advise.predictor import pairs
 from apportion.cli.show import note, print_json, print_table
+from apportion.data.artifact import read_description
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting, UnreadableFile
@@ -18,6 +19,7 @@ from apportion.learn.shares.kernel_model import KernelModel
 from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
 from apportion.learn.shares.shipping import IntervalCoverage, ship, ship_pair
 from apportion.settings import load
+from apportion.weights import folder_of
 from reproduction.ablation.page import table_42
 from reproduction.ablation.run import ablation_data
 from reproduction.ablation.scores import Score as NetworkScore
@@ -73,7 +75,7 @@ def load_balance(
 def predictor(
     *,
     data: Path | None = None,
-    out: Path = WEIGHTS,
+    out: Path = Path("runs/models"),
     pair: str | None = None,
     measurements: Path | None = None,
     sources: Path | None = None,
@@ -87,7 +89,7 @@ def predictor(
 
     Args:
         data: the folder of the CGO17 files; by default what `apportion data path cgo17` says.
-        out: the folder of the models.
+        out: the folder in which each model gets a folder; `apportion predict --model` takes that.
         pair: of CGO17, the one to make, by default both; of a campaign, what to call its devices.
         measurements: a campaign's folder, or its Parquet file.
         sources: the folder of the kernels that were measured.
@@ -99,7 +101,7 @@ def predictor(
     if measurements is None:
         for name, table in _tables(data, PAIRS if pair is None else [pair]).items():
             model, coverage = ship(table, vectorized=False, report=note)
-            rows += _covered(name, model, coverage, model.save(out))
+            rows += _covered(name, model, coverage, model.save(out / f"{name}-recall"))
     else:
         if pair is None or sources is None:
             raise InvalidSetting("--measurements needs a name for the devices (--pair) and --sources")
@@ -133,7 +135,11 @@ def _compare(
         for name, table in tables.items():
             figures[name] = f"{out.stem}-{name}.svg"
             (out.parent / figures[name]).write_text(figure(table))
-        coverage = {name: model_of(name).about["coverage"] for name in comparison.pairs if name in pairs()}
+        coverage = {
+            name: read_description(folder_of(f"{name}-recall")).experiment["coverage"]
+            for name in comparison.pairs
+            if name in pairs()
+        }
     trained = [] if networks is None else _table_42(tables, data, networks)
     out.write_text(page(comparison, tables, scores, coverage=coverage, figures=figures, networks=trained))
     note(f"The page is {out}")

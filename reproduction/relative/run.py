@@ -8,16 +8,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.relative_answers import UNFAMILIAR, WEIGHTS
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.counter_table import AIWC, CounterTable, System
 from apportion.data.published.aiwc import read, with_graphs
 from apportion.errors import UnknownName, UnreadableFile
+from apportion.learn.base import list_again
 from apportion.learn.relative.performance import MEASURES, as_json
+from apportion.learn.relative.relative_model import UNFAMILIAR
 from apportion.learn.relative.relative_shipping import model_of, trust_of
 from apportion.learn.relative.relative_table import RelativeTable, table_of
 from apportion.settings import load
+from apportion.weights import WEIGHTS
 from reproduction.relative.comparison import PROTOCOLS, Comparison, run, scores
 from reproduction.relative.few_runs import few_samples
 from reproduction.relative.page import Set, page
@@ -66,8 +68,9 @@ def relative_performance(
     trust = trust_of(model, systems=comparison.systems, profiled=comparison.profiled, unfamiliar=UNFAMILIAR)
     sets["aiwc"] = replace(sets["aiwc"], few=few_samples(everything, report=note), trust=trust)
     if ship:
-        model.save(WEIGHTS)
-        note(f"The model is in {WEIGHTS}")
+        model.save(WEIGHTS / "relative-aiwc")
+        list_again(WEIGHTS)
+        note(f"The model is in {WEIGHTS / 'relative-aiwc'}")
     if own:
         asked = comparison.without_stages()
         asked = asked if networks else asked.without_networks()

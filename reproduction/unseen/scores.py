@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,12 @@ from apportion import __version__
 from apportion.advise.describe import describe
 from apportion.advise.predictor import CONFIDENCE, model_of
 from apportion.advise.queries import MeasuredQuery, Size, size_in_words
+from apportion.data.artifact import read_description
 from apportion.errors import ApportionError, InvalidSetting
-from apportion.learn.shares.kernel_model import Estimate
-from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
+from apportion.learn.base import Answer
+from apportion.learn.shares.kernel_model import ShareEstimate
+from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer
+from apportion.weights import folder_of
 
 SHARE = "cpu_share"
 "The column of what was measured, from 0 to 1."
@@ -40,7 +44,7 @@ class Kernel:
     bytes: int
     where: str
     measured: float
-    estimate: Estimate
+    estimate: ShareEstimate
     swept: tuple[float, float]
     "The lowest and highest share that the model gives this kernel at any size."
     published: Mapping[str, float]
@@ -79,7 +83,6 @@ def evaluate(rows: Sequence[MeasuredQuery], pair: str) -> tuple[list[Kernel], li
         InvalidSetting: none can be answered.
     """
     model = model_of(pair)
-    ranged = RANGE_INPUTS[0] in model.inputs
     found, left = [], []
     for row in rows:
         name = row.columns.get("name") or row.columns.get("source") or str(row.query.source)
@@ -87,14 +90,14 @@ def evaluate(rows: Sequence[MeasuredQuery], pair: str) -> tuple[list[Kernel], li
             measured = row.number(SHARE)
             if measured is None or not 0 <= measured <= 1:
                 raise InvalidSetting(f"{SHARE} must lie between 0 and 1, not {row.columns.get(SHARE)!r}")
-            if ranged and row.query.work_items is None:
-                raise InvalidSetting(f"{pair} knows the range of a launch, and the table has no global_size")
-            code = describe(row.query.source, kernel=row.query.kernel, vectorized=model.vectorized).code
+            found_kernel = describe(row.query.source, kernel=row.query.kernel, vectorized=model.vectorized)
             sizes = [(row.query.bytes, row.query.group_items)]
             sizes += [(size, group) for size in SWEPT_BYTES for group in SWEPT_GROUPS]
-            items = row.query.work_items if ranged else None
-            inputs = np.array([inputs_of(size, group, items) for size, group in sizes])
-            estimates = model.estimates(np.tile(code, (len(sizes), 1)), inputs, confidence=CONFIDENCE)
+            asked = [
+                KernelQuery(found_kernel.graph, size, group, row.query.work_items, found_kernel.code)
+                for size, group in sizes
+            ]
+            estimates = [estimate_of(answer) for answer in model.answer(asked, confidence=CONFIDENCE)]
         except ApportionError as error:
             left.append(f"{name}: {error}")
             continue
@@ -111,6 +114,13 @@ def evaluate(rows: Sequence[MeasuredQuery], pair: str) -> tuple[list[Kernel], li
     return found, left
 
 
+def estimate_of(answer: Answer[float]) -> ShareEstimate:
+    """An answer in percent of the work."""
+    voted = answer.share_class if isinstance(answer, ShareAnswer) else round(100 * answer.value)
+    ends = (100 * answer.value, 100 * answer.low, 100 * answer.high)
+    return ShareEstimate(*ends, answer.familiarity, int(voted))
+
+
 def levels(kernels: Sequence[Kernel], pair: str) -> list[Level]:
     """How near each predictor came: the model's two forms, those published, and constants."""
     truth = np.array([kernel.measured for kernel in kernels])
@@ -120,7 +130,7 @@ def levels(kernels: Sequence[Kernel], pair: str) -> list[Level]:
     ]
     for column in _published(kernels):
         rows.append(_level(column, truth, [kernel.published[column] for kernel in kernels]))
-    learned = float(model_of(pair).about.get("median_share", 50.0)) / 100
+    learned = float(_made_by(pair).get("median_share", 50.0)) / 100
     best = float(np.median(truth))
     return [
         *rows,
@@ -251,7 +261,7 @@ def _reading(kernels: Sequence[Kernel], pair: str) -> list[str]:
         + (": sizes that nobody published decide much." if _published(kernels) else "."),
     ]
     if extreme:
-        share = float(model_of(pair).about.get("below_2_percent", 0.0))
+        share = float(_made_by(pair).get("below_2_percent", 0.0))
         error = sum(abs(kernel.regression - kernel.measured) for kernel in extreme)
         total = ours.mae * len(kernels)
         names = ", ".join(kernel.name for kernel in extreme)
@@ -268,6 +278,11 @@ def _reading(kernels: Sequence[Kernel], pair: str) -> list[str]:
         "machine's own measurements is what would carry over."
     )
     return lines
+
+
+def _made_by(pair: str) -> Mapping[str, Any]:
+    """What is said of how the preferred model of a pair was made."""
+    return read_description(folder_of(model_of(pair).name)).experiment
 
 
 def _made(table: Path) -> list[str]:

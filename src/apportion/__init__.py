@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from apportion.advise.learned_policy import share, together
     from apportion.advise.predictor import Prediction, predict, predict_all
     from apportion.advise.queries import Query
-    from apportion.advise.relative_answers import Profile, Relative
+    from apportion.advise.relative_answers import Relative
     from apportion.advise.relative_answers import predict as relative_performance
     from apportion.advise.tuning import Tunable, Tuning, tune
     from apportion.coexecution.bound import Execution
     from apportion.coexecution.sharing import Together
     from apportion.errors import ApportionError
+    from apportion.learn.relative.profile import Profile
     from apportion.program import graph_of
     from apportion.program.analysis import AnalysisRun
     from apportion.program.analysis import run as analyze
@@ -70,7 +71,7 @@ _HOMES = {
     "Explanation": "apportion.advise.explain:Explanation",
     "LocalMemory": "apportion.runtime.base:LocalMemory",
     "Prediction": "apportion.advise.predictor:Prediction",
-    "Profile": "apportion.advise.relative_answers:Profile",
+    "Profile": "apportion.learn.relative.profile:Profile",
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
     "Query": "apportion.advise.queries:Query",
     "Relative": "apportion.advise.relative_answers:Relative",

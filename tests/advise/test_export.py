@@ -23,16 +23,16 @@ KERNEL = Source("define void @k(ptr %x) {\n  store float 2.0, ptr %x\n  ret void
 def test_a_program_that_knows_nothing_of_apportion_gets_the_same_answer(tmp_path: Path, task: Task) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
     path = tmp_path / "balance.onnx"
-    size = export_onnx(path, task=task, pair="cgo17-amd")
+    size = export_onnx(path, task=task, model="cgo17-amd-recall")
     assert path.stat().st_size == size < 10 << 20
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     said = session.get_modelmeta().custom_metadata_map
-    assert (said["model"], said["task"], said["confidence"]) == ("cgo17-amd", task, "0.9")
+    assert (said["model"], said["task"], said["confidence"]) == ("cgo17-amd-recall", task, "0.9")
     rows = {"code": describe(KERNEL).code[None], "inputs": inputs_of(4096, 64)[None]}
     assert len(json.loads(said["inputs"])) == rows["inputs"].shape[1]
     names = ("cpu_share", "low", "high", "familiarity", "share_class")
     share, low, high, familiarity, share_class = (float(one[0]) for one in session.run(names, rows))
-    found = predict(KERNEL, local_size=64, bytes=4096, task=task, pair="cgo17-amd")
+    found = predict(KERNEL, local_size=64, bytes=4096, task=task, model="cgo17-amd-recall")
     np.testing.assert_allclose(
         [share, low, high, familiarity, share_class],
         [found.cpu_share, *found.interval, found.familiarity, found.share_class],

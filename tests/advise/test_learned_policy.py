@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from apportion import weights
 from apportion.advise import launch_times as timing
 from apportion.advise.learned_policy import fitting_model, learned, together
+from apportion.learn.base import list_again
 from apportion.learn.forest import Forest
 from apportion.learn.times.timing_model import DeviceModel, TimingModel
 from apportion.program.kernel.launch import LAUNCH, TOTALS
@@ -39,14 +41,18 @@ def _device(kind: str, name: str, seconds: float) -> DeviceModel:
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(timing, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path)
+    list_again(tmp_path)
     timing.timing_model.cache_clear()
     yield tmp_path
     timing.timing_model.cache_clear()
 
 
 def _ship(folder: Path, name: str, cpu: str, gpu: str) -> None:
-    TimingModel(name, tuple(LAUNCH), (_device("cpu", cpu, 0.03), _device("gpu", gpu, 0.01)), {}).save(folder)
+    TimingModel(name, tuple(LAUNCH), (_device("cpu", cpu, 0.03), _device("gpu", gpu, 0.01)), {}).save(
+        folder / name
+    )
+    list_again(folder)
 
 
 def test_without_a_model_that_fits_speeds_foretell(shipped: Path) -> None:
@@ -57,9 +63,11 @@ def test_without_a_model_that_fits_speeds_foretell(shipped: Path) -> None:
 
 def test_a_model_of_few_kernels_is_not_asked(shipped: Path) -> None:
     devices = (_device("cpu", "a Xeon", 0.03), _device("gpu", "an H200", 0.01))
-    TimingModel("young", tuple(LAUNCH), devices, {"kernels": 7}).save(shipped)
+    TimingModel("young", tuple(LAUNCH), devices, {"kernels": 7}).save(shipped / "young")
+    list_again(shipped)
     assert fitting_model([CPU, GPU]) is None
-    TimingModel("grown", tuple(LAUNCH), devices, {"kernels": 700}).save(shipped)
+    TimingModel("grown", tuple(LAUNCH), devices, {"kernels": 700}).save(shipped / "grown")
+    list_again(shipped)
     assert fitting_model([CPU, GPU]) == "grown"
 
 

@@ -12,12 +12,13 @@ import pytest
 
 import apportion
 from apportion.advise.describe import describe
-from apportion.advise.predictor import WEIGHTS, Prediction, Task, model_of, pairs, predict, predict_all
+from apportion.advise.predictor import Prediction, Task, forests_model, pairs, predict, predict_all
 from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
 from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.kernel.features import FEATURES, INPUTS, inputs_of
 from apportion.program.source import Source
+from apportion.weights import manifest
 
 KERNEL = """
 declare i64 @_Z13get_global_idj(i32)
@@ -55,7 +56,7 @@ def test_json_has_the_promised_keys_and_no_others() -> None:
 @pytest.mark.parametrize("pair", PAIRS)
 def test_opencl_c_is_compiled_as_what_the_shipped_models_learned_from(pair: str) -> None:
     pytest.importorskip("ziglang")
-    model = model_of(pair)
+    model = forests_model("load-balance", pair, f"{pair}-recall")
     assert not model.vectorized  # the archived IR is not
     text = (
         "kernel void k(global float *x) { for (int i = 0; i < 64; i++) x[i] *= 2; x[get_global_id(0)] = 1; }"
@@ -64,10 +65,10 @@ def test_opencl_c_is_compiled_as_what_the_shipped_models_learned_from(pair: str)
     vectors = FEATURES.index("variable vector")
     scalar, wide = (describe(kernel, vectorized=said).code for said in (False, True))
     assert scalar[vectors] == 0 < wide[vectors]
-    found = predict(kernel, local_size=64, bytes=1 << 22, pair=pair)
+    found = predict(kernel, local_size=64, bytes=1 << 22, model=model.name)
     answer = model.estimate(scalar, np.array(inputs_of(1 << 22, 64)), confidence=0.9)
     assert found.cpu_share == pytest.approx(answer.share / 100, abs=1e-4)
-    (batched,) = predict_all([Query(kernel, 64, 1 << 22)], pair=pair)
+    (batched,) = predict_all([Query(kernel, 64, 1 << 22)], model=model.name)
     assert isinstance(batched, Prediction)
     assert batched.cpu_share == found.cpu_share
 
@@ -86,14 +87,14 @@ def test_the_two_pairs_have_models_of_their_own() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_shipped_models_know_the_features_of_this_version_and_checked_their_intervals(pair: str) -> None:
-    model = model_of(pair)
+    model = forests_model("load-balance", pair, f"{pair}-recall")
     assert model.features == (*FEATURES, *INPUTS)
     assert [level["confidence"] for level in model.about["coverage"]] == [0.5, 0.8, 0.9]
     for level in model.about["coverage"]:
         # Applications are what intervals are calibrated on; of rows, those of one large application decide.
         assert level["of_applications"] >= level["confidence"] - 0.01
         assert level["of_rows"] >= level["confidence"] - 0.03
-    assert (WEIGHTS / f"{pair}.safetensors").stat().st_size < 5 << 20
+    assert manifest().called(model.name).size < 5 << 20
 
 
 def test_impossible_sizes_pairs_tasks_and_kernels_are_said() -> None:
@@ -126,7 +127,7 @@ def test_a_range_that_is_not_whole_work_groups_is_refused() -> None:
 
 def test_every_pair_with_weights_is_shipped() -> None:
     assert set(PAIRS) <= set(pairs())
-    assert all(model_of(pair).name == pair for pair in pairs())
+    assert all(manifest().answering("shares", pair) for pair in pairs())
 
 
 def test_many_launches_get_the_answers_that_each_gets_alone() -> None:
@@ -162,7 +163,7 @@ def test_several_kernels_must_be_told_apart() -> None:
     assert "has no OpenCL kernel" not in str(
         predict(source(two), local_size=64, bytes=1, kernel="*").warnings
     )
-    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-pooled-forests"
+    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-recall"
 
 
 def test_a_kernel_without_ids_and_a_module_without_kernels_are_warned_about() -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.advise.relative_answers import Profile, predict, read_profiles, shipped
+from apportion.advise.relative_answers import predict, read_profiles, shipped
 from apportion.advise.systems import KnownSystem, Sample
 from apportion.data.counter_table import AIWC, CounterTable, Row
 from apportion.data.published.aiwc import FOUR_SYSTEMS, read
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.learn.relative.profile import Profile
 
 
 def profile_of(run: int, *systems: str, times: float = 1.0) -> Profile:
@@ -108,7 +109,7 @@ def test_an_added_system_stands_among_the_others() -> None:
     only = predict(profile_of(40), systems=("gtx1080", "twin"), added=added)
     model = shipped()
     row, _ = model.row_of(profile_of(40).counters)
-    own = model.answer(row).sigma[model.reference.systems.index("gtx1080")]
+    own = model.vector(row).sigma[model.reference.systems.index("gtx1080")]
     assert only.sigma["gtx1080"] == pytest.approx(own)
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from apportion import weights
 from apportion.advise import launch_times as timing
 from apportion.advise.export import export_onnx
-from apportion.advise.predictor import predict, predict_all
+from apportion.advise.predictor import _opened, predict, predict_all
 from apportion.advise.queries import Query
 from apportion.advise.timed_share import timed_pairs, timed_share
 from apportion.cli import main
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.learn.base import list_again
 from apportion.learn.forest import Forest
 from apportion.learn.times.timing_model import DeviceModel, TimingModel
 from apportion.program.kernel.launch import LAUNCH, TOTALS
 from apportion.program.source import Source
 
 pytest.importorskip("ziglang")
+SHIPPED = weights.WEIGHTS / "cgo17-amd-recall"
 SOURCE = Source(
     "kernel void scale(global const float *x, global float *y, float a, int n) {"
     " int i = get_global_id(0); if (i < n) y[i] = a * x[i]; }",
@@ -44,18 +48,22 @@ def _device(kind: str, item: float, byte: float, spread: float) -> DeviceModel:
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(timing, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path)
     timing.timing_model.cache_clear()
+    _opened.cache_clear()
     for name, spread in (("sure", 0.01), ("unsure", 0.7)):
         # A work-item costs the GPU a third; a byte costs the GPU alone.
         devices = (_device("cpu", 3e-9, 0.0, spread), _device("gpu", 1e-9, 1e-10, spread))
-        TimingModel(name, tuple(LAUNCH), devices, {}).save(tmp_path)
+        TimingModel(name, tuple(LAUNCH), devices, {}).save(tmp_path / name)
+    shutil.copytree(SHIPPED, tmp_path / "cgo17-amd-recall")
+    list_again(tmp_path)
     yield
     timing.timing_model.cache_clear()
+    _opened.cache_clear()
 
 
 def test_times_have_no_onnx_form(shipped: None, tmp_path: Path) -> None:
-    said = "sure has a model of times, and ONNX forms are of models of shares: cgo17-amd, cgo17-nvidia"
+    said = "sure has a model of times, and ONNX forms are of models of shares: cgo17-amd"
     with pytest.raises(InvalidSetting, match=said):
         export_onnx(tmp_path / "sure.onnx", pair="sure")
     with pytest.raises(InvalidSetting, match=said):
@@ -93,7 +101,7 @@ def test_the_predictor_answers_for_such_pairs(
     shipped: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = predict(SOURCE, local_size=64, bytes=1 << 22, global_size=1 << 20, pair="sure")
-    assert (answer.device, answer.model, answer.share_class) == ("gpu", "sure-times", 25)
+    assert (answer.device, answer.model, answer.share_class) == ("gpu", "sure", 25)
     assert answer.cpu_work_items is not None
     assert answer.cpu_work_items % 64 == 0
     mapped = predict(

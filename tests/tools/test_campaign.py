@@ -13,6 +13,7 @@ from types import ModuleType
 import polars as pl
 import pytest
 
+from apportion import weights
 from apportion.advise import launch_times as timing
 from apportion.measure.campaign import Campaign, read_journal
 from apportion.runtime.sampling import Repeats
@@ -39,7 +40,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     quick = Campaign(repeats=Repeats(least=1, most=1, seconds=0.01), shares=(1.0, 0.5), visit_seconds=20.0)
     monkeypatch.setattr(module, "CAMPAIGN", quick)
     monkeypatch.setattr(module, "_cgo17", lambda folder: iter(()))
-    monkeypatch.setattr(timing, "WEIGHTS", tmp_path / "weights")
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path / "weights")
     yield module
     timing.timing_model.cache_clear()
 
@@ -65,7 +66,7 @@ def test_every_step_runs_where_nothing_was_prepared(tool: ModuleType, tmp_path: 
     assert {again[point["key"]] for point in points if point["suite"] == "apportion"} <= {0, 2}
     assert 0 < sum(again[key] == 2 for key in measured) < len(measured)  # the suite's, and three others
     tool.fit(kernels, results)
-    assert (tmp_path / "weights" / "xeon-h200.safetensors").exists()
+    assert (tmp_path / "weights" / "timing" / "weights.safetensors").exists()
 
 
 def test_parts_are_apart_and_together_everything(

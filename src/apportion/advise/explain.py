@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.describe import describe
-from apportion.advise.predictor import inputs_for, model_of
+from apportion.advise.predictor import DEFAULT_PAIR, forests_model
 from apportion.advise.queries import Query, Size
+from apportion.learn.shares.kernel_query import KernelQuery
 from apportion.learn.shares.nearest_launches import RECALLED
 from apportion.program.drawing.draw import svg
 from apportion.program.graph import Flow, NodeType, ProgramGraph
@@ -115,14 +116,16 @@ def explain(
     bytes: int,
     kernel: str | None = None,
     global_size: Size | None = None,
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | Path | None = None,
 ) -> Explanation:
     """What moved the answer that `predict` gives for the same arguments; it raises what that raises."""
     query = Query(source, local_size, bytes, kernel, global_size)
-    model = model_of(pair)
-    described = describe(source, kernel=kernel, vectorized=model.vectorized)
-    row = np.concatenate([described.code, inputs_for(query, model)])
-    base, added = model.pool.attributed(row)
+    forests = forests_model("load-balance", pair, model)
+    described = describe(source, kernel=kernel, vectorized=forests.vectorized)
+    asked = KernelQuery(described.graph, query.bytes, query.group_items, query.work_items, described.code)
+    row = np.concatenate([described.code, forests.inputs_for(asked)])
+    base, added = forests.pool.attributed(row)
     graph = described.graph
     carriers = nodes_of(graph)
     nodes: dict[int, float] = defaultdict(float)
@@ -144,10 +147,10 @@ def explain(
         for node in np.flatnonzero(graph.node_type == NodeType.INSTRUCTION).tolist()
         if node in nodes
     )
-    inputs = {name: added[name] for name in model.inputs}
+    inputs = {name: added[name] for name in forests.inputs}
     recalled = {name: added[name] for name in RECALLED if added[name]}
     return Explanation(
-        described.name, pair, base, lines, inputs, recalled, whole, absent, graph, described.warnings
+        described.name, forests.name, base, lines, inputs, recalled, whole, absent, graph, described.warnings
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apportion.advise.predictor import CONFIDENCE, Task, shares_model
+from apportion.advise.predictor import CONFIDENCE, DEFAULT_PAIR, Task, forests_model
 from apportion.errors import UnreadableFile
 from apportion.learn import exports
 from apportion.settings import replace_file
 
 
-def export_onnx(path: Path, *, task: Task = "load-balance", pair: str = "cgo17-nvidia") -> int:
-    """Write the predictor of a pair of devices as an ONNX file; its size in bytes comes back.
+def export_onnx(
+    path: Path, *, task: Task = "load-balance", pair: str = DEFAULT_PAIR, model: str | Path | None = None
+) -> int:
+    """Write the predictor of a pair of devices, or a model, as an ONNX file; its size in bytes comes back.
 
     Inputs and outputs are those of `model.onnxgraph.SIGNATURE`, which the file's metadata have too.
 
@@ -21,8 +23,8 @@ def export_onnx(path: Path, *, task: Task = "load-balance", pair: str = "cgo17-n
         MissingPackage: the extra `onnx` is not installed.
         UnreadableFile: it cannot be written there.
     """
-    model = shares_model(task, pair)
-    data: bytes = exports.load("onnx")(model, confidence=CONFIDENCE, task=task)
+    forests = forests_model(task, pair, model)
+    data: bytes = exports.load("onnx")(forests, confidence=CONFIDENCE, task=task)
     try:
         replace_file(path, data)
     except OSError as error:

@@ -17,15 +17,13 @@ from pathlib import Path
 from apportion import weights
 from apportion.coexecution.cuts import CostModel
 from apportion.coexecution.forecast import Enquiry, Forecast, launch_of, sharing_seconds
-from apportion.data.described import described_in
-from apportion.errors import UnknownName
+from apportion.errors import InvalidSetting, UnknownName
+from apportion.learn.base import open_predictor
 from apportion.learn.times.timing_model import DeviceModel, Times, TimingModel
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.base import DeviceInfo
 from apportion.settings import cache_folder
 
-WEIGHTS = weights.WEIGHTS / "timing"
-PREFERRED = "xeon-h200"
 _FOUR_IN_FIVE = 1.2816
 "Standard deviations to either side that hold four in five."
 
@@ -51,20 +49,24 @@ class Correction:
 
 def models() -> list[str]:
     """The names of the timing models that are shipped, the preferred one first."""
-    return sorted(described_in(WEIGHTS), key=lambda name: name != PREFERRED)
+    return [model.name for model in weights.manifest().answering("times")]
 
 
 @cache
-def timing_model(name: str | None = None) -> TimingModel:
-    """A shipped model, read once; the preferred one where none is named.
+def timing_model(name: str | Path | None = None) -> TimingModel:
+    """A model of times, by its name or folder, read once; the preferred one where none is named.
 
     Raises:
         UnknownName: there is none of this name.
+        InvalidSetting: the model of this name tells something else than the times of `TimingModel`.
     """
     known = models()
-    if not known or (name is not None and name not in known):
-        raise UnknownName("timing model", name or PREFERRED, known)
-    return TimingModel.load(WEIGHTS, name or known[0])
+    if name is None and not known:
+        raise UnknownName("timing model", "of any name", known)
+    opened = open_predictor(name or known[0], "times")
+    if not isinstance(opened, TimingModel):
+        raise InvalidSetting(f"{name} is a {type(opened).__name__}, and launches need a TimingModel")
+    return opened
 
 
 def predict_times(

@@ -12,16 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import weights
-from apportion.data.artifact import read_description
-from apportion.data.batch import FLOWS, Graph, pack
-from apportion.errors import UnknownName
-from apportion.learn import models
+from apportion.errors import InvalidSetting, UnknownName
+from apportion.learn.base import open_predictor
+from apportion.learn.dataflow.analysis_predictor import NODE_BUDGET, AnalysisPredictor, AnalysisQuery
 from apportion.program.graph import ProgramGraph
-from apportion.program.vocabulary import Vocabulary
-
-SHIPPED = weights.WEIGHTS
-NODE_BUDGET = 100_000
-"Nodes that one pass of the network sees, roots counted apart."
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,48 +26,48 @@ class LearnedRun:
     labels: NDArray[np.bool_]  # (N,)
 
 
-def labels_of(analysis: str) -> str:
-    """The mode whose labels the shipped network of an analysis has learnt: `reference` or `exact`."""
-    return str(read_description(_folder(analysis)).experiment["labels"])
+def labels_of(analysis: str, model: str | Path | None = None) -> str:
+    """The mode whose labels the network of an analysis has learnt: `reference` or `exact`."""
+    return _predictor(analysis, model).labels
 
 
-def run_learned(graph: ProgramGraph, analysis: str, roots: NDArray[np.integer[Any]]) -> Iterator[LearnedRun]:
+def run_learned(
+    graph: ProgramGraph,
+    analysis: str,
+    roots: NDArray[np.integer[Any]],
+    *,
+    model: str | Path | None = None,
+) -> Iterator[LearnedRun]:
     """The network's labels from each of these roots, in their order.
 
+    Args:
+        model: the name or folder of a network; by default the one that is shipped for the analysis.
+
     Raises:
-        UnknownName: no network is shipped for the analysis.
+        UnknownName: no network is shipped for the analysis, or under that name.
+        InvalidSetting: the network has learned another analysis.
         MissingPackage: torch is not installed.
     """
-    model = _model(analysis)
-    followed = graph.edge_flow < FLOWS  # type edges are no part of what was learnt
-    packed = pack(
-        [
-            Graph(
-                Vocabulary.numbered(model.vocabulary).ids(graph),
-                graph.edges[:, followed],
-                graph.edge_flow[followed],
-                graph.edge_position[followed],
-            )
-        ]
-    )
+    predictor = _predictor(analysis, model)
     at_once = max(1, NODE_BUDGET // max(1, graph.nodes))
     for start in range(0, len(roots), at_once):
-        chosen = roots[start : start + at_once]
-        batch = packed.batch(np.zeros(len(chosen), np.int64), chosen)
-        decided = model.task.decide(model.predict(batch)).reshape(len(chosen), graph.nodes)
-        for root, labels in zip(chosen.tolist(), decided.astype(bool), strict=True):
-            yield LearnedRun(root, labels)
+        chosen = roots[start : start + at_once].tolist()
+        answers = predictor.answer([AnalysisQuery(graph, root) for root in chosen])
+        for root, answer in zip(chosen, answers, strict=True):
+            yield LearnedRun(root, answer.value)
 
 
 @cache
-def _model(analysis: str) -> Any:
-    folder = _folder(analysis)
-    return models.load(read_description(folder).model).load(folder)
-
-
-def _folder(analysis: str) -> Path:
-    folder = SHIPPED / f"dataflow-{analysis}"
-    if not folder.is_dir():
-        there = [path.name.removeprefix("dataflow-") for path in SHIPPED.glob("dataflow-*")]
-        raise UnknownName("learned analysis", analysis, there)
-    return folder
+def _predictor(analysis: str, model: str | Path | None) -> AnalysisPredictor:
+    shipped = weights.manifest().answering("data-flow")
+    if model is None:
+        names = [one.name for one in shipped if one.about == analysis]
+        if not names:
+            raise UnknownName("learned analysis", analysis, [one.about for one in shipped])
+        model = names[0]
+    opened = open_predictor(model, "data-flow")
+    if not isinstance(opened, AnalysisPredictor):
+        raise InvalidSetting(f"{model} is a {type(opened).__name__}; a network of an analysis is needed")
+    if opened.artifact.task != analysis:
+        raise InvalidSetting(f"{model} has learned {opened.artifact.task}, not {analysis}")
+    return opened

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from apportion import weights
-from apportion.advise.describe import KernelRow, describe
+from apportion.advise.describe import Described, KernelRow, describe
+from apportion.advise.launch_times import timing_model
 from apportion.advise.queries import Query, Size
 from apportion.advise.timed_share import TimedShare, timed_pairs, timed_share
-from apportion.data.described import described_in
+from apportion.data.records import nearest_class
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.learn import engines
-from apportion.learn.shares.kernel_model import STRANGE, Answers, Estimate, KernelModel
+from apportion.learn.base import Answer, Predictor, open_predictor
+from apportion.learn.shares.kernel_model import STRANGE, Answers, KernelModel, share_answers
+from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
+from apportion.learn.times.timing_model import TimingModel
 from apportion.program.compile import CompileOptions
-from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
 from apportion.program.source import Source
 
-WEIGHTS = weights.WEIGHTS
 CONFIDENCE = 0.9
+DEFAULT_PAIR = "cgo17-nvidia"
 TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]
 Engine = Literal["numpy", "onnx"]
+Answerer = Callable[[Sequence[KernelQuery]], Sequence[Answer[float]]]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def predict(
     kernel: str | None = None,
     global_size: Size | None = None,
     task: Task = "load-balance",
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | Path | None = None,
     engine: Engine = "numpy",
     compile: CompileOptions | None = None,
     arguments: Sequence[str] = (),
@@ -97,6 +99,7 @@ def predict(
         global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
         task: load-balance or device-mapping.
         pair: of devices: the one whose times the model learned from; see `pairs`.
+        model: the name or the folder of a model, instead of the preferred one of a pair.
         engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes half a
             second longer to start and then answers a launch four times faster.
         compile: how OpenCL C is compiled.
@@ -110,12 +113,12 @@ def predict(
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     launch = Query(source, local_size, bytes, kernel, global_size, tuple(arguments))
-    if is_timed(pair, engine):
-        return _by_times(launch, task, pair, compile)
-    model = shares_model(task, pair)
-    _answers(model, engine)  # an engine that is not installed is told before anything is compiled
-    described = describe(source, kernel=kernel, vectorized=model.vectorized, compile=compile)
-    (answer,) = answers_of([launch], [described], task=task, pair=pair, engine=engine)
+    predictor = predictor_for(task, pair, model, engine)
+    if isinstance(predictor, TimingModel):
+        return _by_times(launch, task, predictor.name if model is None else model, compile)
+    _answers(predictor, engine)  # an engine that is not installed is told before anything is compiled
+    described = describe(source, kernel=kernel, vectorized=predictor.vectorized, compile=compile)
+    (answer,) = answers_of([launch], [described], task=task, pair=pair, model=model, engine=engine)
     if isinstance(answer, ApportionError):
         raise answer
     return answer
@@ -125,7 +128,8 @@ def predict_all(
     launches: Sequence[Query],
     *,
     task: Task = "load-balance",
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | Path | None = None,
     engine: Engine = "numpy",
 ) -> list[Prediction | ApportionError]:
     """The answer for each launch, or what kept it from one; kernels are read once, answers given at once.
@@ -136,23 +140,22 @@ def predict_all(
             model tells times.
         MissingPackage: the engine is not installed.
     """
-    if is_timed(pair, engine):
-        return [_timed_or_error(launch, task, pair) for launch in launches]
-    model = shares_model(task, pair)
-    _answers(model, engine)
-    for launch in launches:
-        inputs_for(launch, model)
+    predictor = predictor_for(task, pair, model, engine)
+    if isinstance(predictor, TimingModel):
+        named = predictor.name if model is None else model
+        return [_timed_or_error(launch, task, named) for launch in launches]
+    _answers(predictor, engine)
     known: dict[tuple[Any, str | None], KernelRow | ApportionError] = {}
     for launch in launches:
         if (launch.source, launch.kernel) not in known:
             try:
                 known[launch.source, launch.kernel] = describe(
-                    launch.source, kernel=launch.kernel, vectorized=model.vectorized
+                    launch.source, kernel=launch.kernel, vectorized=predictor.vectorized
                 )
             except ApportionError as error:
                 known[launch.source, launch.kernel] = error
     found = [known[launch.source, launch.kernel] for launch in launches]
-    return answers_of(launches, found, task=task, pair=pair, engine=engine)
+    return answers_of(launches, found, task=task, pair=pair, model=model, engine=engine)
 
 
 def answers_of(
@@ -160,7 +163,8 @@ def answers_of(
     rows: Sequence[KernelRow | ApportionError],
     *,
     task: str = "load-balance",
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | Path | None = None,
     engine: str = "numpy",
 ) -> list[Prediction | ApportionError]:
     """The answer for each launch of a kernel that is described already, all of them worked out at once.
@@ -171,57 +175,73 @@ def answers_of(
     Raises:
         UnknownName, MissingPackage: as `predict_all`.
     """
-    model = shares_model(task, pair)
-    answers = _answers(model, engine)
-    found: list[Prediction | ApportionError | None] = []
-    good: list[tuple[int, KernelRow, NDArray[np.float64]]] = []
-    for number, (launch, row) in enumerate(zip(launches, rows, strict=True)):
-        found.append(row if isinstance(row, ApportionError) else None)
-        if not isinstance(row, ApportionError):
-            try:
-                good.append((number, row, inputs_for(launch, model)))
-            except ApportionError as error:
-                found[number] = error
-    if good:
-        began = time.perf_counter()
-        estimates = answers(np.stack([row.code for _, row, _ in good]), np.stack([told for *_, told in good]))
-        spent = 1e3 * (time.perf_counter() - began) / len(good)
-        for (number, row, _), estimate in zip(good, estimates, strict=True):
-            found[number] = _prediction(launches[number], row, estimate, task, pair, spent)
+    predictor = shares_model(task, pair, model)
+    answers = _answers(predictor, engine)
+    found: list[Prediction | ApportionError | None] = [
+        row if isinstance(row, ApportionError) else None for row in rows
+    ]
+    good = [(number, row) for number, row in enumerate(rows) if not isinstance(row, ApportionError)]
+    began = time.perf_counter()
+    said = _each_or_error(answers, [_asked(launches[number], row) for number, row in good])
+    spent = 1e3 * (time.perf_counter() - began) / max(1, len(good))
+    for (number, row), answer in zip(good, said, strict=True):
+        found[number] = (
+            answer
+            if isinstance(answer, ApportionError)
+            else _prediction(launches[number], row, answer, task, predictor.name, spent)
+        )
     return [one for one in found if one is not None]
+
+
+def _each_or_error(
+    answers: Answerer, queries: Sequence[KernelQuery]
+) -> Sequence[Answer[float] | ApportionError]:
+    """The answers to all queries at once; where one cannot be answered, each alone."""
+    try:
+        return answers(queries) if queries else []
+    except ApportionError as error:
+        if len(queries) == 1:
+            return [error]
+        return [_each_or_error(answers, [query])[0] for query in queries]
 
 
 def pairs() -> tuple[str, ...]:
     """The pairs of devices that the package ships models of shares of; `timed_pairs` has those of times."""
-    return tuple(described_in(WEIGHTS))
+    return tuple(sorted({model.about for model in weights.manifest().answering("shares")}))
 
 
-@cache
-def model_of(pair: str) -> KernelModel:
-    """The shipped model of a pair of devices, read once.
+def model_of(pair: str) -> SharePredictor:
+    """The preferred shipped model of shares of a pair of devices, read once.
 
     Raises:
         UnknownName: there is none.
     """
-    if pair not in pairs():
+    shipped = weights.manifest().answering("shares", pair)
+    if not shipped:
         raise UnknownName("pair of devices", pair, sorted({*pairs(), *timed_pairs()}))
-    return KernelModel.load(WEIGHTS, pair)
+    return _share_predictor(shipped[0].name)
 
 
-def shares_model(task: str, pair: str) -> KernelModel:
-    """The shipped model of a pair of devices, for one of `TASKS`.
+def predictor_for(
+    task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None, engine: str = "numpy"
+) -> SharePredictor | TimingModel:
+    """What answers for a pair of devices, or the model of a name or folder, which comes before the pair.
 
     Raises:
-        UnknownName: there is no such pair or task.
-        InvalidSetting: the pair has a model of times alone.
+        UnknownName: there is no such pair, model or task.
+        InvalidSetting: the model answers another question, or times are asked of ONNX Runtime.
     """
     if task not in TASKS:
         raise UnknownName("task", task, TASKS)
-    if pair not in pairs() and pair in timed_pairs():
+    if model is None and (pair in pairs() or pair not in timed_pairs()):
+        return model_of(pair)
+    opened = _opened(model or pair)
+    if opened.question == "times" and engine != "numpy":
         raise InvalidSetting(
-            f"{pair} has a model of times, and ONNX forms are of models of shares: {', '.join(pairs())}"
+            f"{model or pair} has a model of times, and ONNX forms are of models of shares: "
+            f"{', '.join(pairs())}"
         )
-    return model_of(pair)
+    return timing_model(model or pair) if opened.question == "times" else _share_predictor(model or pair)
 
 
 def is_timed(pair: str, engine: str) -> bool:
@@ -229,58 +249,102 @@ def is_timed(pair: str, engine: str) -> bool:
     return engine == "numpy" and pair not in pairs() and pair in timed_pairs()
 
 
+def shares_model(task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None) -> SharePredictor:
+    """A model of shares, for one of `TASKS`.
+
+    Raises:
+        UnknownName: there is no such pair, model or task.
+        InvalidSetting: the model tells times.
+    """
+    found = predictor_for(task, pair, model, "onnx")
+    assert isinstance(found, SharePredictor)
+    return found
+
+
+def forests_model(task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None) -> KernelModel:
+    """A model of shares that is made of pooled forests, for one of `TASKS`.
+
+    Raises:
+        UnknownName: there is no such pair, model or task.
+        InvalidSetting: the model tells times, or is of another kind.
+    """
+    found = shares_model(task, pair, model)
+    if not isinstance(found, KernelModel):
+        there = [one.name for one in weights.manifest().models if one.predictor == KernelModel.kind]
+        raise InvalidSetting(
+            f"{model or pair} is a {type(found).__name__}. ONNX Runtime and ONNX files are for pooled "
+            f"forests; choose one with --model: {', '.join(there)}"
+        )
+    return found
+
+
 @cache
-def _answers(model: KernelModel, engine: str) -> Answers:
+def _opened(model: str | Path) -> Predictor[Any, Any]:
+    return open_predictor(model)
+
+
+def _share_predictor(model: str | Path) -> SharePredictor:
+    opened = _opened(model)
+    if not isinstance(opened, SharePredictor):
+        open_predictor(model, "shares")  # says which models answer
+        raise InvalidSetting(f"{model} is a {type(opened).__name__}, which is no SharePredictor")
+    return opened
+
+
+def _answers(predictor: SharePredictor, engine: str) -> Answerer:
+    if engine == "numpy":
+        return partial(predictor.answer, confidence=CONFIDENCE)
+    if not isinstance(predictor, KernelModel):
+        forests_model(TASKS[0], model=predictor.name)  # says which models have another engine
+    assert isinstance(predictor, KernelModel)
+    return partial(
+        share_answers, inputs_for=predictor.inputs_for, answers=_engine(predictor, engine),
+        confidence=CONFIDENCE,
+    )  # fmt: skip
+
+
+@cache
+def _engine(model: KernelModel, engine: str) -> Answers:
     answers: Answers = engines.load(engine)(model, CONFIDENCE)
     return answers
 
 
-def inputs_for(launch: Query, model: KernelModel) -> NDArray[np.float64]:
-    """(I,): what a model is told of a launch beside its code.
-
-    Raises:
-        InvalidSetting: the model knows ranges, and the launch has none.
-    """
-    needs_range = RANGE_INPUTS[0] in model.inputs
-    if needs_range and launch.work_items is None:
-        raise InvalidSetting(
-            f"The models of {model.name} know the range of a launch: give its global size (--global-size)"
-        )
-    return inputs_of(launch.bytes, launch.group_items, launch.work_items if needs_range else None)
+def _asked(launch: Query, row: KernelRow) -> KernelQuery:
+    graph = row.graph if isinstance(row, Described) else None
+    return KernelQuery(graph, launch.bytes, launch.group_items, launch.work_items, row.code)
 
 
 def _prediction(
-    launch: Query, described: KernelRow, estimate: Estimate, task: str, pair: str, milliseconds: float
+    launch: Query, described: KernelRow, answer: Answer[float], task: str, model: str, milliseconds: float
 ) -> Prediction:
-    low, share, high = estimate.low / 100, estimate.share / 100, estimate.high / 100
+    low, share, high = answer.low, answer.value, answer.high
     # A device is faster alone exactly when its share is the larger one.
     device = "gpu" if share < 0.5 else "cpu"
-    share_class = estimate.share_class
+    share_class = answer.share_class if isinstance(answer, ShareAnswer) else nearest_class(100 * share)
     if task == "device-mapping":
         low, share, high = (float(end >= 0.5) for end in (low, share, high))
         share_class = round(100 * share)
     warnings = described.warnings
-    if estimate.familiarity < STRANGE:
+    if answer.familiarity < STRANGE:
         warnings += ("the kernel is unlike what the model learned from: trust the interval, not the share",)
     spent = described.milliseconds
     stages = {
         "compile": spent["compile"], "graph": spent["graph"], "predict": spent["features"] + milliseconds
     }  # fmt: skip
     return Prediction(
-        share, (low, high), CONFIDENCE, share_class, device, estimate.familiarity,
-        f"{pair}-pooled-forests", stages, warnings, launch.cut(share),
-        described.declared,
+        share, (low, high), CONFIDENCE, round(share_class), device, answer.familiarity,
+        model, stages, warnings, launch.cut(share), described.declared,
     )  # fmt: skip
 
 
-def _by_times(launch: Query, task: Task, pair: str, compile: CompileOptions | None) -> Prediction:
-    found = timed_share(launch, pair, confidence=CONFIDENCE, compile=compile)
+def _by_times(launch: Query, task: Task, model: str | Path, compile: CompileOptions | None) -> Prediction:
+    found = timed_share(launch, model, confidence=CONFIDENCE, compile=compile)
     (low, high), share = found.interval, found.share
     if task == "device-mapping":
         low, share, high = (float(end >= 0.5) for end in (low, float(found.faster == "cpu"), high))
     return Prediction(
         share, (low, high), CONFIDENCE, 25 * round(4 * share), found.faster, found.agreement,
-        f"{pair}-times", found.milliseconds, _warnings(found), launch.cut(share),
+        timing_model(model).name, found.milliseconds, _warnings(found), launch.cut(share),
         assumed=tuple(map(str, found.assumed)),
     )  # fmt: skip
 
@@ -295,8 +359,8 @@ def _warnings(found: TimedShare) -> tuple[str, ...]:
     )
 
 
-def _timed_or_error(launch: Query, task: Task, pair: str) -> Prediction | ApportionError:
+def _timed_or_error(launch: Query, task: Task, model: str | Path) -> Prediction | ApportionError:
     try:
-        return _by_times(launch, task, pair, None)
+        return _by_times(launch, task, model, None)
     except ApportionError as error:
         return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,30 +18,14 @@ from apportion.advise.systems import KnownSystem, kept_systems
 from apportion.data.counter_table import SECONDS, CounterTable
 from apportion.data.published.aiwc import FOUR_SYSTEMS
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.learn.base import open_predictor
 from apportion.learn.relative.mixture import Known, estimate
 from apportion.learn.relative.performance import CENTRED, order_of, vector_of
+from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_features import features_of
-from apportion.learn.relative.relative_model import Answer, RelativeModel
+from apportion.learn.relative.relative_model import UNFAMILIAR, RelativeModel, VectorAnswer
 
-WEIGHTS = weights.WEIGHTS / "relative-aiwc"
-UNFAMILIAR = 0.05
-"A run farther from every known one than 19 in 20 of those are from other applications gets no answer."
 Numbers = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What is known about one run."""
-
-    name: str
-    counters: Mapping[str, float | None]
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    "Its time on systems where it was run, if any."
-
-    def __post_init__(self) -> None:
-        for system, value in self.seconds.items():
-            if not (value > 0 and math.isfinite(value)):
-                raise InvalidSetting(f"{self.name}: the time on {system} must be positive, not {value}")
 
 
 @dataclass(frozen=True)
@@ -116,7 +100,7 @@ def predict(
     row, missing = model.row_of(profile.counters)
     seconds = {system: math.log2(value) for system, value in profile.seconds.items() if system in known}
     ours = [system for system in asked if system in known]
-    answer = model.answer(row, seconds, over=ours if len(ours) > 1 else ())
+    answer = model.vector(row, seconds, over=ours if len(ours) > 1 else ())
     times, sigma = _asked(model, row, answer, asked, more)
     vector = vector_of(times[None, :], target, asked)[0]
     warnings = [f"counters missing, the usual values taken: {', '.join(missing)}"] if missing else []
@@ -182,10 +166,24 @@ def _profiles_of(table: CounterTable) -> list[Profile]:
     return list(found.values())
 
 
-@cache
 def shipped() -> RelativeModel:
-    """The model that comes with the package, read once."""
-    return RelativeModel.load(WEIGHTS)
+    """The model that answers where none is named, read once."""
+    return relative_model(None)
+
+
+@cache
+def relative_model(model: str | Path | None) -> RelativeModel:
+    """The model of a name or folder, by default the preferred one that is shipped; read once.
+
+    Raises:
+        UnknownName: there is no such model.
+        InvalidSetting: it answers another question.
+    """
+    name = model or weights.manifest().answering("relative-performance")[0].name
+    opened = open_predictor(name, "relative-performance")
+    if not isinstance(opened, RelativeModel):
+        raise InvalidSetting(f"{name} is a {type(opened).__name__}; a RelativeModel is needed")
+    return opened
 
 
 def _default(known: Sequence[str]) -> tuple[str, ...]:
@@ -193,7 +191,11 @@ def _default(known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _asked(
-    model: RelativeModel, row: Numbers, answer: Answer, asked: Sequence[str], more: Mapping[str, KnownSystem]
+    model: RelativeModel,
+    row: Numbers,
+    answer: VectorAnswer,
+    asked: Sequence[str],
+    more: Mapping[str, KnownSystem],
 ) -> tuple[Numbers, Numbers]:
     """Log times and sigmas of the systems asked for, the model's own and added ones."""
     reference = model.reference

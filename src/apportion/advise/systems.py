@@ -80,7 +80,7 @@ class KnownSystem:
                 for name, value in (sample.times or {}).items()
                 if name in reference.systems
             }
-            vector = model.answer(row, times).vector
+            vector = model.vector(row, times).vector
             # Without a time on a known system its scale is unknown: the new system's own stands in for it.
             scale = (
                 np.mean([value - vector[reference.systems.index(name)] for name, value in times.items()])

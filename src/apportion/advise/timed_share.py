@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def timed_pairs() -> list[str]:
 
 
 def timed_share(
-    query: Query, pair: str, *, confidence: float, compile: CompileOptions | None = None
+    query: Query, pair: str | Path, *, confidence: float, compile: CompileOptions | None = None
 ) -> TimedShare:
     """The cut with which both devices end soonest; one of them alone is a candidate too.
 
@@ -92,17 +93,14 @@ def timed_share(
     cpu, gpu = times[0]
     share = _share(cpu, gpu)
     ends = [end for pair_of_times in times for end in _interval(*pair_of_times, confidence)]
-    trees = [
-        np.sqrt(max(each.spread**2 - model.device(kind).spread ** 2, 0.0))
-        for kind, each in ((HOST, cpu), (OTHER, gpu))
-    ]
     spent = {
         "compile": compiled - began,
         "graph": described - compiled,
         "predict": time.perf_counter() - described,
     }
     return TimedShare(
-        share, (min(*ends, share), max(*ends, share)), cpu, gpu, float(np.exp(-max(trees))),
+        share, (min(*ends, share), max(*ends, share)), cpu, gpu,
+        model.agreement({HOST: cpu, OTHER: gpu}),
         {stage: 1e3 * seconds for stage, seconds in spent.items()}, found.assumed,
     )  # fmt: skip
 

@@ -57,6 +57,7 @@ GROUPS = {
     "Learn": {
         "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
         "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
+        "models": ("apportion.cli.models:models", "List, show and check the trained models."),
         "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
         "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
         "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),

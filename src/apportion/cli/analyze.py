@@ -44,6 +44,7 @@ def analyze(
     seed: int = 0,
     mode: Mode = "exact",
     learned: Annotated[bool, Parameter(negative="")] = False,
+    model: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     function: str | None = None,
@@ -63,6 +64,7 @@ def analyze(
         seed: Draws the same sample again.
         mode: The textbook analysis (exact), or that of ProGraML 0.3.2 with its faults (reference).
         learned: Also ask the network that is shipped for this analysis, and tell how far it agrees.
+        model: with --learned, the name or the folder of another network.
         json: Print one JSON object: analysis, eligible, and runs of [root, steps, active, [labelled nodes]];
             where the reference gives up, its error takes the place of steps.
         out: Draw the graph here with the root and the labelled nodes coloured: .svg, .html or .dot.
@@ -76,7 +78,7 @@ def analyze(
     if out is not None:
         _draw(graph, analysis, mode, chosen, out, title=str(file))
     if learned:
-        _print_learned(graph, analysis, chosen, mode, json)
+        _print_learned(graph, analysis, chosen, mode, json, model)
         return 0
     runs = rows_of(graph, analysis, chosen, mode)
     if json:
@@ -135,13 +137,18 @@ def _print_table(graph: ProgramGraph, title: str, runs: Iterator[Row]) -> None:
 
 
 def _print_learned(
-    graph: ProgramGraph, analysis: str, roots: NDArray[np.int64], mode: Mode, json: bool
+    graph: ProgramGraph,
+    analysis: str,
+    roots: NDArray[np.int64],
+    mode: Mode,
+    json: bool,
+    model: str | None,
 ) -> None:
     """The analysis' labels and the network's side by side."""
-    trained_on = labels_of(analysis)
+    trained_on = labels_of(analysis, model)
     rows, objects = [], []
     for exact, guess in zip(
-        rows_of(graph, analysis, roots, mode), run_learned(graph, analysis, roots), strict=True
+        rows_of(graph, analysis, roots, mode), run_learned(graph, analysis, roots, model=model), strict=True
     ):
         root, steps, active, labelled, error = exact
         said = np.flatnonzero(guess.labels).tolist()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from apportion.advise.explain import Explanation, Line
 from apportion.advise.explain import explain as explain_share
+from apportion.advise.predictor import DEFAULT_PAIR
 from apportion.advise.queries import size_of
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
@@ -25,7 +26,8 @@ def explain(
     bytes: int,
     kernel: str | None = None,
     global_size: str | None = None,
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | None = None,
     lines: int = 20,
     every: Annotated[bool, Parameter(negative="")] = False,
     picture: Path | None = None,
@@ -41,6 +43,7 @@ def explain(
         kernel: which one, where the source has several.
         global_size: work-items in all, where the pair's model knows ranges.
         pair: of devices.
+        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
         lines: how many instructions to show, those that moved the answer most.
         every: show every instruction, in the program's order.
         picture: write the program graph as SVG, its instructions coloured by what they added.
@@ -56,6 +59,7 @@ def explain(
             kernel=kernel,
             global_size=whole,
             pair=pair,
+            model=model,
         )
         for warning in found.warnings:
             note(f"Warning: {warning}.")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from apportion.advise.export import export_onnx
+from apportion.advise.predictor import DEFAULT_PAIR
 from apportion.cli.show import note, size_in_words
 
 
@@ -13,7 +14,8 @@ def export(
     *,
     onnx: Path,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | None = None,
 ) -> None:
     """Write the predictor as an ONNX file, from features of kernels to shares, intervals and familiarity.
 
@@ -24,6 +26,7 @@ def export(
         onnx: the file to write.
         task: a share of the work, or one device for all of it.
         pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
+        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
     """
-    written = export_onnx(onnx, task=task, pair=pair)
-    note(f"{onnx}: {size_in_words(written)}, the predictor of {pair} for {task}")
+    written = export_onnx(onnx, task=task, pair=pair, model=model)
+    note(f"{onnx}: {size_in_words(written)}, the predictor of {model or pair} for {task}")

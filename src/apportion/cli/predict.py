@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from apportion.advise.predictor import Prediction, predict_all
+from apportion.advise.predictor import DEFAULT_PAIR, Prediction, predict_all
 from apportion.advise.predictor import predict as predict_share
 from apportion.advise.queries import Query, read_queries, size_of
 from apportion.cli.building import USUAL, Building
@@ -26,7 +26,8 @@ def predict(
     arg: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
-    pair: str = "cgo17-nvidia",
+    pair: str = DEFAULT_PAIR,
+    model: str | None = None,
     engine: Literal["numpy", "onnx"] = "numpy",
     building: Building = USUAL,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -44,6 +45,7 @@ def predict(
         batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
         task: a share of the work, or one device for all of it.
         pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
+        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
         engine: what evaluates the model, to the same answers. numpy starts at once, so a command is done
             sooner; onnx (ONNX Runtime, the extra onnx) takes half a second more to start and then answers a
             launch four times faster, which pays for more than a thousand launches.
@@ -69,6 +71,7 @@ def predict(
                 global_size=whole,
                 task=task,
                 pair=pair,
+                model=model,
                 engine=engine,
                 arguments=arg,
             )
@@ -77,7 +80,7 @@ def predict(
         launches = [
             Query(building.source_or_path(source), group, bytes, kernel, whole, arg) for source in sources
         ]
-    _show_all(launches, predict_all(launches, task=task, pair=pair, engine=engine), json)
+    _show_all(launches, predict_all(launches, task=task, pair=pair, model=model, engine=engine), json)
 
 
 def _show_one(found: Prediction, json: bool) -> None:

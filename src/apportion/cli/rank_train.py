@@ -12,11 +12,12 @@ from cyclopts import Parameter
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.data.configurations import ConfigurationStore
 from apportion.errors import InvalidSetting
+from apportion.learn.learner import learner_of
 from apportion.learn.metrics import Interval
+from apportion.learn.ranking.rank_learner import RankLearner
 from apportion.learn.ranking.ranker import load_ranker
-from apportion.learn.ranking.ranking_run import RankingExperiment, run_ranking
+from apportion.learn.ranking.ranking_run import run_ranking
 from apportion.learn.ranking.rankings import RankedGraph, rank_graphs, summary
-from apportion.settings import load
 
 _Json = Annotated[bool, Parameter(negative="")]
 _Flag = Annotated[bool, Parameter(negative="")]
@@ -50,7 +51,9 @@ def train(
     """
     if seeds < 1:
         raise InvalidSetting(f"seeds must be at least 1, not {seeds}")
-    settings = load(RankingExperiment, experiment)
+    learner = learner_of(experiment, ('learner="ranking"',))
+    assert isinstance(learner, RankLearner)
+    settings = learner.settings
     if data is not None:
         settings = replace(settings, data=data)
     folder = Path("runs") / experiment.stem if out is None else out

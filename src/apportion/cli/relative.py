@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from apportion.advise.relative_answers import UNFAMILIAR, Profile, Relative, read_profiles, shipped
+from apportion.advise.relative_answers import Relative, read_profiles, relative_model
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
@@ -15,7 +15,8 @@ from apportion.data.counter_table import AIWC, CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.relative.figures import bars, distributions, page
 from apportion.learn.relative.performance import SLOWEST
-from apportion.learn.relative.relative_model import RelativeModel
+from apportion.learn.relative.profile import Profile
+from apportion.learn.relative.relative_model import UNFAMILIAR, RelativeModel
 
 relative = App(name="relative", help="Predict relative performance across systems from counters.")
 
@@ -27,7 +28,7 @@ def predict(
     systems: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     seconds: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     target: str = "centred",
-    model: Path | None = None,
+    model: str | None = None,
     plot: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -38,11 +39,11 @@ def predict(
         systems: over which; by default the model's four and those added with `apportion systems add`.
         seconds: times that are known, as SYSTEM=SECONDS; one helps more than any counter.
         target: centred (log2, less the systems' mean), slowest (in parts of the slowest), or a system's name.
-        model: the folder of a model; by default the shipped one.
+        model: the name or the folder of a model; by default the shipped one: see `apportion models`.
         plot: an HTML file to draw to: bars of each run, and where it lies among the known ones.
         json: print one line of JSON per run.
     """
-    learned = RelativeModel.load(model) if model else shipped()
+    learned = relative_model(model)
     known = dict(_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
     added = {} if model else kept_systems()  # they were added to the shipped model's

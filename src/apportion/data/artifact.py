@@ -1,4 +1,7 @@
-"""What training leaves: `artifact.json` says what it is, `weights.safetensors` holds the numbers."""
+"""The one format of trained models: `artifact.json` says what it is, `weights.safetensors` has its numbers.
+
+A folder is an artifact. What answers with it is the entry of `apportion.learn.predictors` that it names.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,27 @@ class Artifact:
     task: str
     model: str
     hyperparameters: dict[str, Any] = field(default_factory=dict)
+    "What is needed beside the weights to use it: sizes of a network, names of features."
     vocabulary: tuple[str, ...] = ()
     "Node texts by number; a text that is not among them is number `len(vocabulary)`."
     experiment: dict[str, Any] = field(default_factory=dict)
+    "What made it: command, settings, fingerprint of the data, scores."
     checksum: str = ""
     "SHA-256 of the weights' file; set when it is written."
+    predictor: str = ""
+    "Which entry of `apportion.learn.predictors` answers with it."
+    name: str = ""
+    "What users call it; the folder's name where it is empty."
+    licence: str = "Apache-2.0"
+    "Under which the weights may be used."
+    weights: str = WEIGHTS
+    "The file of the weights, beside the description."
 
     def __post_init__(self) -> None:
         if not self.task or not self.model:
             raise InvalidSetting("An artifact must name its task and its model")
+        if Path(self.weights).name != self.weights or not self.weights:
+            raise InvalidSetting(f"weights must name a file beside the description, not {self.weights!r}")
 
 
 def write_artifact(folder: Path, artifact: Artifact, weights: Mapping[str, NDArray[Any]]) -> Artifact:
@@ -42,7 +57,7 @@ def write_artifact(folder: Path, artifact: Artifact, weights: Mapping[str, NDArr
     folder.mkdir(parents=True, exist_ok=True)
     data = arrays_to_bytes(weights)
     written = Artifact(**{**asdict(artifact), "checksum": hashlib.sha256(data).hexdigest()})
-    replace_file(folder / WEIGHTS, data)
+    replace_file(folder / artifact.weights, data)
     replace_file(folder / DESCRIPTION, json.dumps(asdict(written), indent=1).encode())
     return written
 
@@ -55,13 +70,14 @@ def read_artifact(folder: Path) -> tuple[Artifact, Arrays]:
         MalformedInput: the description is not one, or the weights are not those that it describes.
     """
     artifact = read_description(folder)
-    data = read_bytes(folder / WEIGHTS)
+    path = folder / artifact.weights
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != artifact.checksum:
         raise MalformedInput(
             f"does not have the checksum that {DESCRIPTION} gives. Fetch or train the model again.",
-            file=str(folder / WEIGHTS),
+            file=str(path),
         )
-    return artifact, arrays_from_bytes(data, folder / WEIGHTS)
+    return artifact, arrays_from_bytes(data, path)
 
 
 def read_description(folder: Path) -> Artifact:

@@ -2,6 +2,31 @@
 
 from apportion.registry import Registry
 
+predictors = Registry(
+    "predictor",
+    {
+        "pooled-forests": "apportion.learn.shares.kernel_model:KernelModel",
+        "launch-times": "apportion.learn.times.timing_model:TimingModel",
+        "relative-ridge": "apportion.learn.relative.relative_model:RelativeModel",
+        "ranker": "apportion.learn.ranking.rank_predictor:RankPredictor",
+        "data-flow": "apportion.learn.dataflow.analysis_predictor:AnalysisPredictor",
+    },
+)
+"What answers with a trained model: a `base.Predictor`; artifacts name theirs."
+
+learners = Registry(
+    "learner",
+    {
+        "data-flow": "apportion.learn.dataflow.analysis_learner:AnalysisLearner",
+        "ranking": "apportion.learn.ranking.rank_learner:RankLearner",
+        "pooled-forests": "apportion.learn.shares.forest_learner:PooledForestLearner",
+        "launch-times": "apportion.learn.times.times_learner:TimesLearner",
+        "relative": "apportion.learn.relative.relative_learner:RelativeLearner",
+    },
+    extras={"pooled-forests": "trees", "launch-times": "trees"},
+)
+"What makes an artifact of a dataset: a `learner.Learner`; `apportion train` finds it here."
+
 models = Registry(
     "model",
     {
@@ -13,7 +38,7 @@ models = Registry(
 
 _TREES = ("extra-trees", "random-forest", "boosting", "decision-tree", "linear", "pooled")
 row_models = Registry(
-    "learner",
+    "learner of rows",
     {name: f"apportion.learn.shares.trees:{name.replace('-', '_')}" for name in _TREES},
     extras=dict.fromkeys(_TREES, "trees"),
 )

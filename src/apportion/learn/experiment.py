@@ -71,6 +71,16 @@ def load_experiment(path: Path, settings: Iterable[str] = ()) -> Experiment:
         UnreadableFile, MalformedInput: there is no such file, or it is not TOML.
         InvalidSetting: a key is unknown, missing, or has an impossible value.
     """
+    return convert(Experiment, read_settings(path, settings), source=str(path))
+
+
+def read_settings(path: Path, settings: Iterable[str] = ()) -> dict[str, Any]:
+    """The tables of a TOML file, with `key=value` settings laid over them; dots reach into tables.
+
+    Raises:
+        UnreadableFile, MalformedInput: there is no such file, or it is not TOML.
+        InvalidSetting: a setting is not written key=value, or reaches into what is no table.
+    """
     values: dict[str, Any] = dict(read_toml(path))
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -83,7 +93,7 @@ def load_experiment(path: Path, settings: Iterable[str] = ()) -> Experiment:
             if not isinstance(place, dict):
                 raise InvalidSetting(f"{table!r} in {key!r} is a value, not a table of settings")
         place[last] = _value(text)
-    return convert(Experiment, values, source=str(path))
+    return values
 
 
 def _value(text: str) -> Any:

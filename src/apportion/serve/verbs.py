@@ -19,12 +19,13 @@ from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
 from apportion.advise.learned_policy import learned
 from apportion.advise.predictor import predict
-from apportion.advise.relative_answers import Profile, shipped
 from apportion.advise.relative_answers import predict as predict_relative
+from apportion.advise.relative_answers import shipped
 from apportion.advise.systems import kept_systems
 from apportion.coexecution.compare import compare
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, MissingPackage, UnknownName
+from apportion.learn.relative.profile import Profile
 from apportion.measure.campaign import Campaign, run_campaign, workloads_of
 from apportion.program import exchange
 from apportion.program.compile import CompileOptions, ir_of

@@ -1,6 +1,142 @@
-"""Every model that the package ships, one folder."""
+"""Every model that the package ships: a folder each, and `manifest.json`, which lists them all."""
 
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from apportion.data.artifact import DESCRIPTION, Artifact, read_bytes, read_description
+from apportion.errors import MalformedInput, UnknownName
+from apportion.settings import convert, replace_file
 
 WEIGHTS = Path(__file__).parent
 "The folder of the shipped models."
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ShippedModel:
+    """One line of the manifest."""
+
+    name: str
+    question: str
+    "What it answers: one of `apportion.learn.base.QUESTIONS`."
+    predictor: str
+    "Which entry of `apportion.learn.predictors` answers with it."
+    made_by: str
+    "The command that makes it again."
+    data: str
+    "Fingerprint of the data that it learned from."
+    checksum: str
+    "SHA-256 of its weights."
+    licence: str
+    size: int
+    "Bytes of its weights."
+    about: str = ""
+    "Of what: a pair of devices, a data-flow analysis, a collection of programs."
+    score: str = ""
+    "How good it is, beside a trivial answer."
+    folder: str = ""
+    "Its folder, beside the manifest."
+
+
+@dataclass(frozen=True)
+class ModelManifest:
+    """What is shipped, and which model answers where none is named."""
+
+    models: tuple[ShippedModel, ...] = ()
+    defaults: dict[str, str] = field(default_factory=dict)
+    "`QUESTION`, or `QUESTION/ABOUT` → the name of the model that answers where none is named."
+
+    def called(self, name: str) -> ShippedModel:
+        """The model of this name.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise UnknownName("model", name, [model.name for model in self.models])
+
+    def answering(self, question: str, about: str | None = None) -> list[ShippedModel]:
+        """The models that answer a question, the default ones first."""
+        found = [m for m in self.models if m.question == question and about in (None, m.about)]
+        return sorted(found, key=self._place)
+
+    def _place(self, model: ShippedModel) -> tuple[bool, bool]:
+        first = self.defaults.get(model.question) != model.name
+        return first, self.defaults.get(f"{model.question}/{model.about}") != model.name
+
+
+def manifest(folder: Path | None = None) -> ModelManifest:
+    """The manifest of a folder of models, by default that of the shipped ones; read once.
+
+    Raises:
+        UnreadableFile, MalformedInput, InvalidSetting: there is none, or it is damaged.
+    """
+    return _manifest(folder or WEIGHTS)
+
+
+@cache
+def _manifest(folder: Path) -> ModelManifest:
+    path = folder / MANIFEST
+    try:
+        values = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
+    return convert(ModelManifest, values, source=str(path))
+
+
+def folder_of(name: str) -> Path:
+    """Where the shipped model of this name lies.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    return WEIGHTS / manifest().called(name).folder
+
+
+def write_manifest(
+    folder: Path,
+    questions: Mapping[str, str],
+    *,
+    defaults: Mapping[str, str] | None = None,
+) -> ModelManifest:
+    """List every artifact of a folder in its manifest; defaults that are not given stay as they are.
+
+    Args:
+        questions: entry of `apportion.learn.predictors` → the question that it answers.
+    """
+    kept = manifest(folder).defaults if (folder / MANIFEST).exists() else {}
+    found = [
+        _line(path.parent, read_description(path.parent), questions)
+        for path in sorted(folder.glob(f"*/{DESCRIPTION}"))
+    ]
+    written = ModelManifest(tuple(found), {**kept, **(defaults or {})})
+    replace_file(folder / MANIFEST, (json.dumps(asdict(written), indent=1) + "\n").encode())
+    _manifest.cache_clear()
+    return written
+
+
+def _line(folder: Path, artifact: Artifact, questions: Mapping[str, str]) -> ShippedModel:
+    if artifact.predictor not in questions:
+        raise UnknownName("predictor", artifact.predictor, questions)
+    made: Mapping[str, Any] = artifact.experiment
+    return ShippedModel(
+        name=artifact.name or folder.name,
+        question=questions[artifact.predictor],
+        predictor=artifact.predictor,
+        made_by=str(made.get("experiment", made.get("command", ""))),
+        data=str(made.get("data", made.get("data_fingerprint", made.get("fingerprint", "")))),
+        checksum=artifact.checksum,
+        licence=artifact.licence,
+        size=(folder / artifact.weights).stat().st_size,
+        about=str(made.get("about", artifact.task)),
+        score=str(made.get("score", "")),
+        folder=folder.name,
+    )

@@ -69,30 +69,30 @@ def test_held_out_answers_do_not_depend_on_the_applications_own_times(model: Rel
 
 def test_a_known_time_narrows_the_answer_and_two_fix_both(model: RelativeModel) -> None:
     row, times = model.reference.values[[5]], model.reference.log_times[5]
-    plain = model.answer(row)
-    one = model.answer(row, {"new-gpu": times[3]})
-    two = model.answer(row, {"new-gpu": times[3], "slow-cpu": times[0]})
+    plain = model.vector(row)
+    one = model.vector(row, {"new-gpu": times[3]})
+    two = model.vector(row, {"new-gpu": times[3], "slow-cpu": times[0]})
     assert one.sigma.mean() < plain.sigma.mean()
     assert two.sigma.mean() < one.sigma.mean()
     assert two.vector[0] - two.vector[3] == pytest.approx(times[0] - times[3], abs=1e-6)
     for answer in (plain, one, two):
         assert answer.vector.mean() == pytest.approx(0, abs=1e-9)
     with pytest.raises(UnknownName, match="No system called 'new-cpu'"):
-        model.answer(row, {"new-cpu": 1.0})
+        model.vector(row, {"new-cpu": 1.0})
 
 
 def test_sigmas_of_fewer_systems_are_relative_to_those_alone(model: RelativeModel) -> None:
     row = model.reference.values[[0]]
-    both = model.answer(row, over=("slow-cpu", "quick-cpu"))
+    both = model.vector(row, over=("slow-cpu", "quick-cpu"))
     assert both.sigma.shape == (2,)
     # The two CPUs differ by a factor that never changes; a CPU and a GPU do not.
-    assert both.sigma.max() < model.answer(row, over=("slow-cpu", "new-gpu")).sigma.min()
+    assert both.sigma.max() < model.vector(row, over=("slow-cpu", "new-gpu")).sigma.min()
 
 
 def test_a_model_on_fewer_systems_is_as_if_it_never_knew_the_others(model: RelativeModel) -> None:
     fewer = model.on(("new-gpu", "slow-cpu"))
     row = model.reference.values[[3]]
-    whole, part = model.answer(row).vector, fewer.answer(row).vector
+    whole, part = model.vector(row).vector, fewer.vector(row).vector
     assert part[0] - part[1] == pytest.approx(whole[3] - whole[0])
     with pytest.raises(InvalidSetting, match="two systems at least"):
         model.on(("new-gpu",))
@@ -102,7 +102,7 @@ def test_a_model_on_fewer_systems_is_as_if_it_never_knew_the_others(model: Relat
 
 def test_the_known_are_familiar_and_the_far_are_not(model: RelativeModel) -> None:
     row = model.reference.values[[4]]
-    near, far = model.answer(row), model.answer(row * 2.0**12)
+    near, far = model.vector(row), model.vector(row * 2.0**12)
     assert (near.distance, near.familiarity) == (pytest.approx(0, abs=1e-3), 1)
     assert far.distance > 1
     assert far.familiarity == 0
@@ -127,7 +127,7 @@ def test_what_is_written_is_read_back(model: RelativeModel, tmp_path) -> None:
     row = model.reference.values[[7]]
     assert back.reference.runs == model.reference.runs
     assert back.about == {"seed": 1}
-    np.testing.assert_array_equal(back.answer(row).sigma, model.answer(row).sigma)
+    np.testing.assert_array_equal(back.vector(row).sigma, model.vector(row).sigma)
     said = json.loads((tmp_path / "artifact.json").read_text())
     said["hyperparameters"]["runs"].pop()
     (tmp_path / "artifact.json").write_text(json.dumps(said))

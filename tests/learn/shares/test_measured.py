@@ -64,8 +64,8 @@ def test_a_shipped_pair_is_loaded_and_asks_for_the_range(folder: Path) -> None:
         "xeon-h200", folder, KERNELS, cpu="Xeon", gpu="H200", out=folder / "weights",
         settings=PooledSettings(trees=6), report=said.append,
     )  # fmt: skip
-    assert path == folder / "weights" / "xeon-h200.safetensors"
-    loaded = KernelModel.load(folder / "weights", "xeon-h200")
+    assert path == folder / "weights" / "xeon-h200"
+    loaded = KernelModel.load(path)
     assert loaded.inputs == model.inputs == (*INPUTS, *RANGE_INPUTS)
     assert len(coverage) == 3
     assert "12 launches of 6 sources are used" in said[0]

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.advise.predictor import CONFIDENCE, forests_model
 from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.learn import engines
@@ -50,7 +50,7 @@ def assert_most_votes(model: KernelModel, code: np.ndarray, inputs: np.ndarray, 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_onnx_runtime_and_numpy_give_the_same_answers(pair: str) -> None:
-    model = model_of(pair)
+    model = forests_model("load-balance", model=f"{pair}-recall")
     by_numpy, by_onnx = (engines.load(name)(model, CONFIDENCE) for name in ("numpy", "onnx"))
     for code, inputs in launches(model).values():
         ours, theirs = by_numpy(code, inputs), by_onnx(code, inputs)
@@ -69,7 +69,7 @@ def test_onnx_runtime_and_numpy_give_the_same_answers(pair: str) -> None:
 def test_the_file_is_whole_and_says_what_goes_in_and_comes_out() -> None:
     from apportion.learn.shares.onnx_graph import SIGNATURE, onnx_of
 
-    model = model_of("cgo17-nvidia")
+    model = forests_model("load-balance", model="cgo17-nvidia-recall")
     data = onnx_of(model, confidence=0.8)
     read = onnx.load_from_string(data)
     onnx.checker.check_model(read, full_check=True)
@@ -82,7 +82,7 @@ def test_the_file_is_whole_and_says_what_goes_in_and_comes_out() -> None:
 
 
 def test_the_confidence_of_the_intervals_is_that_of_the_export() -> None:
-    model = model_of("cgo17-nvidia")
+    model = forests_model("load-balance", model="cgo17-nvidia-recall")
     code, inputs = launches(model)["new"]
     widths = {
         confidence: np.mean(

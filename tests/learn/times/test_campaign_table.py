@@ -196,7 +196,7 @@ def test_a_timing_model_survives_being_written_and_read(tmp_path: Path) -> None:
     table = _table(90)
     model = fit_timing(table, "mine", settings=SETTINGS, spreads=(0.1, 0.2))
     model.save(tmp_path)
-    again = TimingModel.load(tmp_path, "mine")
+    again = TimingModel.load(tmp_path)
     for kind in ("cpu", "gpu"):
         one, other = (each.predict(kind, table.rows[5], table.totals[5]) for each in (model, again))
         assert one.seconds == pytest.approx(other.seconds, rel=1e-4)

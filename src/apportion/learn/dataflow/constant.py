@@ -56,7 +56,11 @@ class ConstantNodes(Model):
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
-            self.task.name, "constant", asdict(self.settings), experiment=dict(experiment or {})
+            self.task.name,
+            "constant",
+            asdict(self.settings),
+            experiment=dict(experiment or {}),
+            predictor="data-flow",
         )
         write_artifact(folder, artifact, {"rate": np.array([self.rate])})
 

@@ -230,8 +230,9 @@ class NetworkModel(Model):
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
-            self.task.name, self.name, self.hyperparameters, self.vocabulary, dict(experiment or {})
-        )
+            self.task.name, self.name, self.hyperparameters, self.vocabulary, dict(experiment or {}),
+            predictor="data-flow",
+        )  # fmt: skip
         write_artifact(folder, artifact, fitting.arrays_of(self.network))
 
     def begin_from(self, folder: Path) -> None:

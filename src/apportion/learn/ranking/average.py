@@ -83,7 +83,11 @@ class AverageRanker(Ranker):
         for number, member in enumerate(self.members):
             member.save(folder / f"member-{number}", experiment=experiment)
         artifact = Artifact(
-            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
+            config_ranking.name,
+            self.name,
+            asdict(self.settings),
+            experiment=dict(experiment or {}),
+            predictor="ranker",
         )
         write_artifact(folder, artifact, {"members": np.array([len(self.members)])})
 

@@ -172,7 +172,9 @@ class Untaught(Ranker):
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         settings = asdict(self.settings)
-        artifact = Artifact(config_ranking.name, self.name, settings, experiment=dict(experiment or {}))
+        artifact = Artifact(
+            config_ranking.name, self.name, settings, experiment=dict(experiment or {}), predictor="ranker"
+        )
         # A file of weights needs an array: a setting serves.
         name, value = next(iter(settings.items()))
         write_artifact(folder, artifact, {name: np.array([value])})

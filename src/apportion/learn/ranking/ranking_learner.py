@@ -168,7 +168,11 @@ class NetworkRanker(Ranker):
 
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         artifact = Artifact(
-            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {})
+            config_ranking.name,
+            self.name,
+            asdict(self.settings),
+            experiment=dict(experiment or {}),
+            predictor="ranker",
         )
         write_artifact(folder, artifact, fitting.arrays_of(self.network))
 

@@ -22,6 +22,7 @@ from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn import rankers
 from apportion.learn.experiment_run import PAGE, RESULT, _device, _Log
 from apportion.learn.model import Optimisation
+from apportion.learn.ranking.rank_predictor import trust_of
 from apportion.learn.ranking.ranker import evenly
 from apportion.learn.ranking.rankings import rank_graphs, summary
 from apportion.learn.ranking.task import config_ranking
@@ -98,7 +99,8 @@ def run_ranking(
         device=_device(experiment),  # type: ignore[arg-type]
     )  # fmt: skip
     ranker.fit(training, validation, log)
-    ranker.save(folder, experiment=described)
+    trust = asdict(trust_of(ranker, training, validation))
+    ranker.save(folder, experiment={**described, "trust": trust})
     ranked = rank_graphs([evenly(graph, experiment.evaluated) for graph in tested], ranker.scores)
     result = json.loads(
         json.dumps(

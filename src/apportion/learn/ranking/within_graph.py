@@ -33,7 +33,7 @@ _REACHES = (0.03, 0.1, 0.3, 1.0, 3.0)
 _STRENGTHS = 10.0 ** np.arange(-6, 1.1, 0.5)
 
 
-class Predictor(Protocol):
+class ConfigurationModel(Protocol):
     """What gives configurations scores."""
 
     def predict(self, codes: NDArray[Any]) -> NDArray[np.float64]:
@@ -41,7 +41,7 @@ class Predictor(Protocol):
         ...
 
 
-Fit = Callable[[NDArray[Any], NDArray[np.int64], NDArray[np.float64]], Predictor]
+Fit = Callable[[NDArray[Any], NDArray[np.int64], NDArray[np.float64]], ConfigurationModel]
 "Codes (n, M), option counts (M,) and runtimes (n,) → a model of them."
 
 
@@ -194,7 +194,7 @@ class WithinGraph:
 
     kind: str
     "One of `FITS`."
-    model: Predictor
+    model: ConfigurationModel
     tau_b: float
     "Of configurations left out, when it was chosen; NaN when there were too few to choose."
 

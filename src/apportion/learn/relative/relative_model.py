@@ -7,11 +7,13 @@ NumPy alone reads and evaluates it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from statistics import NormalDist
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +21,22 @@ from numpy.typing import NDArray
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
+from apportion.learn.base import Answer, Predictor, check_confidence
+from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_features import NEEDED, features_of, time_features
 from apportion.learn.relative.vectors import Ridge, ridge
 from apportion.learn.shares.kernel_model import Familiarity
 
 Numbers = NDArray[np.float64]
-TASK, KIND = "relative-performance", "ridge"
+TASK = "relative-performance"
+UNFAMILIAR = 0.05
+"A run farther from every known one than 19 in 20 of those are from other applications gets no answer."
 ONE_SIGMA = 0.6827
 "The part of a Gaussian's errors that are smaller than one sigma."
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class VectorAnswer:
     """Of one run: log2 times over the systems, less their mean."""
 
     vector: Numbers  # (S,)
@@ -64,8 +70,12 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeModel:
+class RelativeModel(Predictor[Profile, Mapping[str, float]]):
     """What prediction needs."""
+
+    question: ClassVar[str] = "relative-performance"
+    kind: ClassVar[str] = "relative-ridge"
+    "Its entry of `apportion.learn.predictors`."
 
     name: str
     reference: Reference
@@ -109,9 +119,9 @@ class RelativeModel:
         ]
         return np.array([row]), missing
 
-    def answer(
+    def vector(
         self, row: Numbers, log_seconds: Mapping[str, float] | None = None, *, over: Sequence[str] = ()
-    ) -> Answer:
+    ) -> VectorAnswer:
         """What is expected of a run with these counters (1, C).
 
         Args:
@@ -131,15 +141,32 @@ class RelativeModel:
             rows = self._rows(row, None, None)
             vector = head.predict(rows)[0]
             sigma = self._sigma(errors[:, at], spread) * head.spread(rows)[0]
-            return Answer(vector, sigma, familiarity, distance)
+            return VectorAnswer(vector, sigma, familiarity, distance)
         first = self.reference.systems.index(next(iter(known)))
         head, (errors, spread) = self._head(first), self._left_out(first)
         rows = self._rows(row, first, np.array([next(iter(known.values()))]))
         vector, width = head.predict(rows)[0], float(head.spread(rows)[0])
         if len(known) == 1:
-            return Answer(vector, self._sigma(errors[:, at], spread) * width, familiarity, distance)
+            return VectorAnswer(vector, self._sigma(errors[:, at], spread) * width, familiarity, distance)
         vector, sigma = self._conditioned(vector, errors * width, known, first, at)
-        return Answer(vector, sigma, familiarity, distance)
+        return VectorAnswer(vector, sigma, familiarity, distance)
+
+    def answer(
+        self, queries: Sequence[Profile], *, confidence: float = 0.9
+    ) -> list[Answer[Mapping[str, float]]]:
+        """Of each run, the log2 time on every system, less their mean."""
+        wide = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
+        systems, found = self.reference.systems, []
+        for query in queries:
+            row, _ = self.row_of(query.counters)
+            known = {name: math.log2(value) for name, value in query.seconds.items() if name in systems}
+            said = self.vector(row, known)
+            value, low, high = (
+                dict(zip(systems, (said.vector + off * said.sigma).tolist(), strict=True))
+                for off in (0.0, -wide, wide)
+            )
+            found.append(Answer[Mapping[str, float]](value, low, high, confidence, said.familiarity))
+        return found
 
     @cached_property
     def familiarity(self) -> Familiarity:
@@ -171,7 +198,10 @@ class RelativeModel:
             "timed_strength": self.timed_strength,
         }  # fmt: skip
         weights = {"values": reference.values, "log_times": reference.log_times}
-        write_artifact(folder, Artifact(TASK, KIND, about, experiment=dict(self.about or {})), weights)
+        artifact = Artifact(
+            TASK, "ridge", about, experiment=dict(self.about or {}), predictor=self.kind, name=self.name
+        )
+        write_artifact(folder, artifact, weights)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

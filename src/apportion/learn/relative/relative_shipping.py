@@ -85,8 +85,8 @@ def trust_of(model: RelativeModel, *, systems: tuple[str, ...], profiled: str, u
         for row in np.flatnonzero(~known).tolist():
             times = reference.log_times[row]
             truth = times - times.mean()
-            answer = fewer.answer(reference.values[[row]])
-            with_time = fewer.answer(reference.values[[row]], {profiled: float(times[at])})
+            answer = fewer.vector(reference.values[[row]])
+            with_time = fewer.vector(reference.values[[row]], {profiled: float(times[at])})
             held.append(float(np.mean(np.abs(answer.vector - truth) <= answer.sigma)))
             of.append(name)
             timed.append(float(np.mean(np.abs(with_time.vector - truth) <= with_time.sigma)))

@@ -1,26 +1,28 @@
 """KernelModel: forests that tell a kernel's share, with what says how sure and how familiar it is.
 
-It is read and evaluated with NumPy alone. The weights are plain arrays in a `.safetensors` file with
-a `.json` beside it that says what they are, how they were made, and their checksum.
+It is read and evaluated with NumPy alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.described import read_described, write_described
+from apportion.data.artifact import Artifact, read_artifact, write_artifact
 from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
-from apportion.errors import InvalidSetting
+from apportion.errors import InvalidSetting, MalformedInput
+from apportion.learn.base import check_confidence
+from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
 from apportion.learn.shares.pooled import Pooled, inputs_in
+from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
 
 FLOOR = 5.0
 "Percent added to the trees' spread: no interval is scaled by nothing where all trees agree."
@@ -91,7 +93,7 @@ def widening(familiarity: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class ShareEstimate:
     """What a model says of one launch, in percent of the work."""
 
     share: float
@@ -102,13 +104,16 @@ class Estimate:
     "The class that most trees vote for."
 
 
-Answers = Callable[[Numbers, Numbers], list[Estimate]]
+Answers = Callable[[Numbers, Numbers], list[ShareEstimate]]
 "Of launches with features of the code (N, F) and inputs (N, I)."
 
 
 @dataclass(frozen=True, eq=False)
-class KernelModel:
+class KernelModel(SharePredictor):
     """Everything that prediction needs."""
+
+    kind: ClassVar[str] = "pooled-forests"
+    "Its entry of `apportion.learn.predictors`."
 
     name: str
     pool: Pooled
@@ -132,25 +137,43 @@ class KernelModel:
         """Whether a compiler made vectors of single values in the IR that it learned from."""
         return bool(self.about.get("vectorized", True))
 
-    def estimate(self, code: Numbers, inputs: Numbers, *, confidence: float) -> Estimate:
+    def estimate(self, code: Numbers, inputs: Numbers, *, confidence: float) -> ShareEstimate:
         """The share of one launch, and the interval that holds the best one with this probability."""
         return self.estimates(code[None, :], inputs[None, :], confidence=confidence)[0]
 
-    def estimates(self, code: Numbers, inputs: Numbers, *, confidence: float) -> list[Estimate]:
+    def estimates(self, code: Numbers, inputs: Numbers, *, confidence: float) -> list[ShareEstimate]:
         """The same of many launches: features of the code (N, F) and inputs (N, I)."""
         votes = self.pool.votes(np.hstack([code, inputs]))
         share = np.clip(votes.mean(), 0, 100)
         near = self.familiarity.of_each(code)
         half = self.calibration.quantile(confidence) * (votes.spread() + FLOOR) * widening(near)
         return [
-            Estimate(middle, max(0.0, middle - width), min(100.0, middle + width), known, int(voted))
+            ShareEstimate(middle, max(0.0, middle - width), min(100.0, middle + width), known, int(voted))
             for middle, width, known, voted in zip(
                 share.tolist(), half.tolist(), near.tolist(), votes.nearest(CLASSES).tolist(), strict=True
             )
         ]  # fmt: skip
 
+    def inputs_for(self, query: KernelQuery) -> Numbers:
+        """(I,): what the model is told of a launch beside its code.
+
+        Raises:
+            InvalidSetting: the model knows ranges, and the launch has none.
+        """
+        needs_range = RANGE_INPUTS[0] in self.inputs
+        if needs_range and query.work_items is None:
+            raise InvalidSetting(
+                f"The models of {self.name} know the range of a launch: give its global size (--global-size)"
+            )
+        return inputs_of(query.bytes, query.group_items, query.work_items if needs_range else None)
+
+    def answer(self, queries: Sequence[KernelQuery], *, confidence: float = 0.9) -> list[ShareAnswer]:
+        return share_answers(
+            queries, self.inputs_for, by_numpy(self, check_confidence(confidence)), confidence
+        )
+
     def save(self, folder: Path) -> Path:
-        """Write the model to `folder`; the file of its weights comes back."""
+        """Write the model to `folder`, which comes back."""
         arrays: dict[str, Any] = {
             **self.pool.arrays(),
             "score": self.calibration.score,
@@ -160,25 +183,45 @@ class KernelModel:
             "kernels": self.familiarity.kernels,
             "distance": self.familiarity.distance,
         }
-        described = {"made_by": dict(self.about), "features": list(self.features)}
-        return write_described(folder, self.name, arrays, described)
+        artifact = Artifact(
+            "load-balance", self.kind, {"features": list(self.features)}, experiment=dict(self.about),
+            predictor=self.kind, name=self.name,
+        )  # fmt: skip
+        write_artifact(folder, artifact, arrays)
+        return folder
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        """The model that `save` wrote.
+    def load(cls, folder: Path) -> Self:
+        artifact, kept = read_artifact(folder)
+        try:
+            return cls(
+                artifact.name or folder.name,
+                Pooled.of_arrays(artifact.hyperparameters["features"], kept),
+                ConformalScores(kept["score"], kept["weight"]),
+                Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
+                artifact.experiment,
+            )
+        except KeyError as error:
+            raise MalformedInput(f"is no model of shares ({error} is missing)", file=str(folder)) from error
 
-        Raises:
-            UnreadableFile: a file is missing.
-            MalformedInput: the arrays are not those that the description speaks of.
-        """
-        described, kept = read_described(folder, name)
-        return cls(
-            described["name"],
-            Pooled.of_arrays(described["features"], kept),
-            ConformalScores(kept["score"], kept["weight"]),
-            Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
-            described["made_by"],
+
+def share_answers(
+    queries: Sequence[KernelQuery],
+    inputs_for: Callable[[KernelQuery], Numbers],
+    answers: Answers,
+    confidence: float,
+) -> list[ShareAnswer]:
+    """What `answers` gives for some launches, from 0 to 1."""
+    if not queries:
+        return []
+    inputs = np.stack([inputs_for(query) for query in queries])
+    return [
+        ShareAnswer(
+            found.share / 100, found.low / 100, found.high / 100, confidence, found.familiarity,
+            found.share_class,
         )
+        for found in answers(np.stack([query.code for query in queries]), inputs)
+    ]  # fmt: skip
 
 
 def by_numpy(model: KernelModel, confidence: float) -> Answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnxruntime
 
-from apportion.learn.shares.kernel_model import Answers, Estimate, KernelModel, Numbers
+from apportion.learn.shares.kernel_model import Answers, KernelModel, Numbers, ShareEstimate
 from apportion.learn.shares.onnx_graph import onnx_of
 
 
@@ -17,12 +17,12 @@ def by_onnx(model: KernelModel, confidence: float) -> Answers:
         onnx_of(model, confidence=confidence), options, providers=["CPUExecutionProvider"]
     )
 
-    def answers(code: Numbers, inputs: Numbers) -> list[Estimate]:
+    def answers(code: Numbers, inputs: Numbers) -> list[ShareEstimate]:
         share, low, high, familiarity, share_class = session.run(
             ["cpu_share", "low", "high", "familiarity", "share_class"], {"code": code, "inputs": inputs}
         )
         percent = (100 * part for part in (share, low, high))
         columns = (part.tolist() for part in (*percent, familiarity, share_class))
-        return [Estimate(*row) for row in zip(*columns, strict=True)]
+        return [ShareEstimate(*row) for row in zip(*columns, strict=True)]
 
     return answers

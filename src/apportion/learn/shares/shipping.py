@@ -59,11 +59,13 @@ def ship(
     origins = _grouped(table.origins)
     application = np.array(table.origins.application)
     error, scale = np.zeros(len(truth)), np.zeros(len(truth))
+    faster = np.zeros(len(truth), bool)
     folds = folds_of("application", origins, seed=seed)
     for number, fold in enumerate(folds, 1):
         pool = grown(settings, table.columns, rows[fold.learnable], aims[fold.learnable], seed=seed)
         votes = pool.votes(rows[fold.test])
         error[fold.test] = np.abs(votes.mean() - truth[fold.test])
+        faster[fold.test] = (votes.mean() < 50) == (table.to_gpu[fold.test] > 0)
         scale[fold.test] = votes.spread() + FLOOR
         if number % 20 == 0:
             report(f"{table.pair}: {number} of {len(folds)} applications held out")
@@ -72,6 +74,7 @@ def ship(
     coverage = tuple(_coverage(score, scale, application, held, level) for level in LEVELS)
     about = {
         "experiment": "python -m reproduction predictor",
+        "about": table.pair,
         "data": table.digest,
         "rows": len(truth),
         "seed": seed,
@@ -81,6 +84,7 @@ def ship(
         "median_share": float(np.median(truth)),
         "below_2_percent": round(float(np.mean(truth < 2)), 4),
         "held_out_mae": round(float(error.mean()), 3),
+        "held_out_device": round(float(faster.mean()), 4),
         "coverage": [asdict(level) for level in coverage],
         "version": __version__,
     }
@@ -116,7 +120,7 @@ def ship_pair(
     """
     table = read_campaign(measurements, sources, pair, cpu=cpu, gpu=gpu, report=report)
     model, coverage = ship(table, settings=settings, seed=seed, report=report)
-    return model.save(out), model, coverage
+    return model.save(out / pair), model, coverage
 
 
 def _grouped(origins: Origins) -> Origins:

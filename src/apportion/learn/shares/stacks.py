@@ -101,9 +101,29 @@ def fit(
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if fitting.precision == "tf32" else "highest")
     try:
-        return _Fit(workshop, rows, folds, settings, fitting, seed).run(report)
+        return _Fit(workshop, rows, [fold.train for fold in folds], settings, fitting, seed).run(report)
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def fit_networks(
+    workshop: Workshop,
+    rows: KernelRows,
+    training: Sequence[NDArray[np.int64]],
+    settings: KernelNetworkSettings,
+    fitting: Fitting,
+    *,
+    seed: int,
+    report: Callable[[str], None] = lambda _: None,
+) -> tuple[KernelNetwork, Fitted]:
+    """One network for each set of training rows, side by side, and what they said of all rows on the way.
+
+    Raises:
+        InvalidSetting: the loss is not a number any more.
+    """
+    work = _Fit(workshop, rows, training, settings, fitting, seed)
+    fitted = work.run(report)
+    return work.network.eval(), fitted
 
 
 class _Fit:
@@ -111,14 +131,14 @@ class _Fit:
         self,
         workshop: Workshop,
         rows: KernelRows,
-        folds: Sequence[Fold],
+        training: Sequence[NDArray[np.int64]],
         settings: KernelNetworkSettings,
         fitting: Fitting,
         seed: int,
     ) -> None:
-        self.workshop, self.rows, self.folds = workshop, rows, folds
+        self.workshop, self.rows, self.training = workshop, rows, training
         self.settings, self.fitting, self.seed = settings, fitting, seed
-        self.models, self.device = len(folds), workshop.device
+        self.models, self.device = len(training), workshop.device
         on_gpu = self.device.type == "cuda"
         self.network = network_for(workshop, rows, settings, [1000 * seed + m for m in range(self.models)])
         self.optimiser = torch.optim.Adam(
@@ -177,10 +197,10 @@ class _Fit:
         order = random.permutation(len(self.rows.graph))
         place = np.argsort(order)
         size = self.fitting.batch
-        count = -(-min(len(fold.train) for fold in self.folds) // size)
+        count = -(-min(len(train) for train in self.training) // size)
         parts = []
-        for fold in self.folds:
-            shuffled = fold.train[np.argsort(place[fold.train])]
+        for train in self.training:
+            shuffled = train[np.argsort(place[train])]
             # The last batch takes what a fold has more than the others.
             parts.append(np.split(shuffled, [size * (i + 1) for i in range(count - 1)]))
         return [self._inputs([part[number] for part in parts]) for number in range(count)]

@@ -11,19 +11,21 @@ Read and evaluated with NumPy alone, like `KernelModel`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from statistics import NormalDist
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.coexecution.forecast import kernel_times
-from apportion.data.described import read_described, write_described
-from apportion.errors import InvalidSetting
+from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.errors import InvalidSetting, MalformedInput
+from apportion.learn.base import Answer, Predictor, check_confidence
 from apportion.learn.forest import Forest
-from apportion.program.kernel.launch import LAUNCH, TOTALS
+from apportion.program.kernel.launch import LAUNCH, TOTALS, PlannedLaunch
 
 Numbers = NDArray[np.float64]
 _CONTRAST = 0.5
@@ -112,8 +114,12 @@ class DeviceModel:
 
 
 @dataclass(frozen=True, eq=False)
-class TimingModel:
+class TimingModel(Predictor[PlannedLaunch, Mapping[str, float]]):
     """All devices of a machine."""
+
+    question: ClassVar[str] = "times"
+    kind: ClassVar[str] = "launch-times"
+    "Its entry of `apportion.learn.predictors`."
 
     name: str
     features: tuple[str, ...]
@@ -204,8 +210,34 @@ class TimingModel:
             for place, device in enumerate(self.devices)
         }
 
+    def answer(
+        self, queries: Sequence[PlannedLaunch], *, confidence: float = 0.9
+    ) -> list[Answer[Mapping[str, float]]]:
+        """Of each launch, the seconds that each device takes for all of it."""
+        wide = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
+        found = []
+        for query in queries:
+            said = self.predict_all(query.row(), query.totals())
+            off = {name: float(np.exp(wide * times.spread)) for name, times in said.items()}
+            found.append(
+                Answer[Mapping[str, float]](
+                    {name: times.seconds for name, times in said.items()},
+                    {name: times.seconds / off[name] for name, times in said.items()},
+                    {name: times.seconds * off[name] for name, times in said.items()},
+                    confidence, self.agreement(said),
+                )
+            )  # fmt: skip
+        return found
+
+    def agreement(self, said: Mapping[str, Times]) -> float:
+        """1 where the trees behind times agree, near 0 where they differ: an unfamiliar launch."""
+        trees = [
+            max(times.spread**2 - self.device(kind).spread ** 2, 0.0) ** 0.5 for kind, times in said.items()
+        ]
+        return float(np.exp(-max(trees)))
+
     def save(self, folder: Path) -> Path:
-        """Write the model to `folder`; the file of its weights comes back."""
+        """Write the model to `folder`, which comes back."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, device in enumerate(self.devices):
             arrays[f"{number}.coefficients"] = device.coefficients
@@ -214,7 +246,6 @@ class TimingModel:
         if self.contrast is not None:
             arrays |= {f"contrast.{name}": values for name, values in _small(self.contrast).items()}
         described = {
-            "made_by": dict(self.about),
             "features": list(self.features), "contrast_spread": self.contrast_spread,
             "sees_first": self.sees_first,
             "devices": [
@@ -223,31 +254,35 @@ class TimingModel:
                 for d in self.devices
             ],
         }  # fmt: skip
-        return write_described(folder, self.name, arrays, described)
+        artifact = Artifact(
+            "launch-times", self.kind, described, experiment=dict(self.about), predictor=self.kind,
+            name=self.name,
+        )  # fmt: skip
+        write_artifact(folder, artifact, arrays)
+        return folder
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        """The model that `save` wrote.
-
-        Raises:
-            UnreadableFile: a file is missing.
-            MalformedInput: the arrays are not those that the description speaks of.
-        """
-        described, kept = read_described(folder, name)
-        devices = tuple(
-            DeviceModel(
-                said["device"], said["name"], kept[f"{number}.coefficients"],
-                _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
-                said["speeds"], said.get("by_speeds", False), said.get("least", 0.0),
-                tuple(said.get("starting", (0.0, 1.0, 0.0))),
-            )
-            for number, said in enumerate(described["devices"])
-        )  # fmt: skip
-        contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
-        return cls(
-            described["name"], tuple(described["features"]), devices, described["made_by"], contrast,
-            described.get("contrast_spread", CONTRAST_SPREAD), described.get("sees_first", False),
-        )  # fmt: skip
+    def load(cls, folder: Path) -> Self:
+        artifact, kept = read_artifact(folder)
+        described = artifact.hyperparameters
+        try:
+            devices = tuple(
+                DeviceModel(
+                    said["device"], said["name"], kept[f"{number}.coefficients"],
+                    _forest(kept, f"{number}.whole"), _forest(kept, f"{number}.fixed"), said["spread"],
+                    said["speeds"], said.get("by_speeds", False), said.get("least", 0.0),
+                    tuple(said.get("starting", (0.0, 1.0, 0.0))),
+                )
+                for number, said in enumerate(described["devices"])
+            )  # fmt: skip
+            contrast = _forest(kept, "contrast") if "contrast.root" in kept else None
+            return cls(
+                artifact.name or folder.name, tuple(described["features"]), devices, artifact.experiment,
+                contrast, described.get("contrast_spread", CONTRAST_SPREAD),
+                described.get("sees_first", False),
+            )  # fmt: skip
+        except KeyError as error:
+            raise MalformedInput(f"is no model of times ({error} is missing)", file=str(folder)) from error
 
 
 def with_first(rows: Numbers, first: Numbers) -> Numbers:

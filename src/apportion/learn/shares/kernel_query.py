@@ -1,0 +1,76 @@
+"""Predictors of shares: what they are told of one launch (KernelQuery) and what they say (ShareAnswer)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InvalidSetting
+from apportion.learn.base import Answer, Predictor
+from apportion.program.graph import ProgramGraph
+from apportion.program.kernel.features import vector_of
+
+
+@dataclass(frozen=True, eq=False)
+class KernelQuery:
+    """A kernel's program graph or its features, and the sizes of its launch."""
+
+    graph: ProgramGraph | None
+    "None where only the features are known."
+    bytes: int
+    "Moved between host and device."
+    group_items: int
+    "Work-items of a work-group."
+    work_items: int | None = None
+    "Of the whole range, where it is known."
+    known_code: NDArray[np.float64] | None = None
+    "The features of the kernel, where they were counted before."
+
+    def __post_init__(self) -> None:
+        if self.bytes < 0 or self.group_items < 1:
+            raise InvalidSetting(
+                f"A launch moves 0 bytes or more in work-groups of 1 item or more, not {self.bytes} bytes in "
+                f"groups of {self.group_items}"
+            )
+
+    @cached_property
+    def code(self) -> NDArray[np.float64]:
+        """(F,): the features of the kernel."""
+        if self.known_code is not None:
+            return self.known_code
+        return vector_of(self.read_graph())
+
+    def read_graph(self) -> ProgramGraph:
+        """The program graph.
+
+        Raises:
+            InvalidSetting: only features are known.
+        """
+        if self.graph is None:
+            raise InvalidSetting("This model reads program graphs, and only features of the kernel are known")
+        return self.graph
+
+
+@dataclass(frozen=True, eq=False)
+class ShareAnswer(Answer[float]):
+    """The part of the work that the CPU should take, from 0 to 1."""
+
+    share_class: int = 0
+    "Of 0, 25, 50, 75 and 100 percent, the one that the predictor would choose."
+
+
+class SharePredictor(Predictor[KernelQuery, float]):
+    """A predictor of shares; it also says what it is called and from which IR it learned."""
+
+    question: ClassVar[str] = "shares"
+    name: str
+    "What users call it."
+
+    @property
+    def vectorized(self) -> bool:
+        """Whether a compiler made vectors of single values in the IR that it learned from."""
+        return False

@@ -1,0 +1,131 @@
+"""Every learner of the registry, and what they have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("ziglang")
+
+from apportion.data.counter_table import CounterTable
+from apportion.errors import InvalidSetting, UnknownName
+from apportion.learn import learners
+from apportion.learn.learner import learner_of
+from apportion.learn.times.campaign_table import CampaignTable, save_table
+from apportion.program.kernel.launch import LAUNCH, TOTALS
+from apportion.program.source import Source
+from apportion.testing.learner_checks import LearnerChecks
+
+KERNELS = [
+    Source(
+        f"kernel void k(global float *x) {{ int i = get_global_id(0); x[i] = {body}; }}", "opencl", f"k{n}.cl"
+    )
+    for n, body in enumerate(("x[i] + 1", "x[i] * x[i]", "sqrt(x[i])", "x[i] / 3", "exp(x[i])"))
+]
+
+
+def campaign(folder: Path) -> dict[str, Any]:
+    """Kernels that a CPU and a GPU both ran, as `apportion measure` writes them."""
+    rows = []
+    for number, source in enumerate(KERNELS):
+        (folder / source.name).write_text(str(source.text))
+        for items in (1024, 65536):
+            for device, seconds in (("cpu", 1e-6 * items), ("gpu", 1e-3 + 1e-7 * items / (number + 1))):
+                rows.append(
+                    {"source": source.name, "suite": "mine", "digest": source.digest, "kernel": "k",
+                     "work_items": items, "group_items": 64, "local_size": "64", "device": device,
+                     "device_name": device, "bytes_moved": 4 * items, "seconds": seconds, "agrees": None}
+                )  # fmt: skip
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "measurements.parquet")
+    return {"pair": "mine", "measurements": str(folder), "sources": str(folder)}
+
+
+class TestPooledForests(LearnerChecks):
+    name = "pooled-forests"
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        return {"data": campaign(folder), "hyperparameters": {"trees": 2}}
+
+
+class TestLaunchTimes(LearnerChecks):
+    name = "launch-times"
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        random = np.random.default_rng(0)
+        count = 24
+        totals = np.zeros((count, len(TOTALS)))
+        totals[:, 0] = 1
+        totals[:, 1] = 2 ** random.integers(10, 21, count)
+        features = np.zeros((count, len(LAUNCH)))
+        features[:, : len(TOTALS)] = np.log1p(totals)
+        rate = np.stack([totals[:, 1] * 1e-9, totals[:, 1] * 1e-10], axis=1)
+        names = tuple(f"k{number // 2}" for number in range(count))
+        table = CampaignTable(
+            ("cpu", "gpu"), names, ("s",) * count, names, tuple(f"{n}/64" for n in range(count)), features,
+            totals, np.full((count, 2), 1e-5), rate,
+        )  # fmt: skip
+        save_table(table, folder / "table.parquet")
+        small = {"kind": "extra-trees", "trees": 2, "leaf": 2}
+        return {
+            "data": str(folder / "table.parquet"), "folds": 2,
+            "hyperparameters": {"whole": small, "fixed": small, "contrast": small},
+        }  # fmt: skip
+
+
+class TestRelative(LearnerChecks):
+    name = "relative"
+
+    @pytest.fixture(autouse=True)
+    def _runs(self, timed_runs: CounterTable) -> None:
+        self.runs = timed_runs
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        self.runs.write(folder / "own.parquet")
+        return {"data": str(folder / "own.parquet")}
+
+
+class TestDataFlow(LearnerChecks):
+    name = "data-flow"
+
+    @pytest.fixture(autouse=True)
+    def _store(self, dataflow_store: Path) -> None:
+        pytest.importorskip("torch")
+        self.store = dataflow_store
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        return {"task": "reachability", "data": str(self.store), "model": "constant", "node_budget": 400}
+
+
+def test_every_learner_of_the_registry_is_checked() -> None:
+    # Rankers are trained from stores in tests/learn/ranking/test_ranking_run.py.
+    checked = {"pooled-forests", "launch-times", "relative", "data-flow", "ranking"}
+    assert set(learners) == checked
+
+
+def test_a_file_names_its_learner_or_a_task_that_has_a_usual_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('task = "device-mapping"\n')
+    assert type(learner_of(path)).__name__ == "PooledForestLearner"
+    path.write_text('task = "liveness"\ndata = "store"\n')
+    assert type(learner_of(path, ["seed=4"])).__name__ == "AnalysisLearner"
+    path.write_text("seed = 1\n")
+    with pytest.raises(InvalidSetting, match="names no learner"):
+        learner_of(path)
+    path.write_text('learner = "forest"\n')
+    with pytest.raises(UnknownName, match="No learner called 'forest'"):
+        learner_of(path)
+
+
+def test_the_data_of_a_learner_of_shares_must_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('learner = "pooled-forests"\n[data]\npair = "h200"\n')
+    with pytest.raises(InvalidSetting, match="h200 is no pair of devices of CGO17"):
+        learner_of(path)
+    path.write_text('learner = "pooled-forests"\n[data]\npair = "h200"\nmeasurements = "m"\n')
+    with pytest.raises(InvalidSetting, match=r"Measurements need the folder of their kernels: data\.sources"):
+        learner_of(path)
