@@ -323,7 +323,7 @@ class Worker:
                     end = time.monotonic() + seconds
                 elif report is not None:
                     report(value_of(said[1], seen))
-                    send(connection, None, _START_SECONDS)
+                    send(connection, True, _START_SECONDS)  # None would say that this process has gone
                 said = listener.heard(partial(self._wait, connection, seconds, doing, end))
             if said is not None and said[0] == ANSWER:
                 return value_of(said[1], answer)
