@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench format native clean
+.PHONY: demo test check docs bench format native clean
 
 demo: $(VENV)/.ready
 	$(BIN)/apportion demo --out out/demo
@@ -17,6 +17,9 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
@@ -33,7 +36,7 @@ $(VENV)/.packages: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade pip
 	$(PIP) install torch==2.13.0
-	$(PIP) install $$($(BIN)/python tools/requirements.py all dev)
+	$(PIP) install $$($(BIN)/python tools/requirements.py all dev docs)
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.packages CMakeLists.txt $(wildcard native/*)

@@ -27,6 +27,9 @@ T = TypeVar("T")
 _PIPED_WIDTH = 100
 "Columns of a table that is not printed on a terminal: long cells wrap. Programs read `--json`."
 
+_WHOLE_WORD = 24
+"Letters of the longest word that stays whole where a cell wraps, if there is room."
+
 
 def print_json(value: Any) -> None:
     """Print `value` on one line, so that several make JSON Lines; NaN and infinity are refused, not invented.
@@ -44,16 +47,34 @@ def print_table(
     right: Sequence[str] = (),
 ) -> None:
     """Print rows under these columns; those named in `right` are aligned to the right, as numbers are."""
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        longest = max(map(len, column.split()), default=1)  # a title wraps between its words
-        justify: Literal["left", "right"] = "right" if column in right else "left"
-        table.add_column(column, justify=justify, overflow="fold", min_width=longest)
-    for row in rows:
-        # Text, not str: a bracket in a file name or in 'apportion[opencl]' is no markup.
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    # Text, not str: a bracket in a file name or in 'apportion[opencl]' is no markup.
+    cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(file=sys.stdout, width=_PIPED_WIDTH if piped else None).print(table)
+    console = Console(file=sys.stdout, width=_PIPED_WIDTH if piped else None)
+    texts = [[column, *(row[place].plain for row in cells)] for place, column in enumerate(columns)]
+    widths = _widths(texts, console.width - 3 * len(columns) - 1)
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold", width=width)
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _widths(texts: Sequence[Sequence[str]], room: int) -> Sequence[int | None]:
+    """The width of each column such that words stay whole and cells take few lines; None: rich decides."""
+    wanted = [max(len(line) for text in column for line in text.split("\n")) for column in texts]
+    if sum(wanted) <= room:
+        return [None] * len(texts)
+    words = [[word for text in column for word in text.split()] for column in texts]
+    widths = [max((len(word) for word in each if len(word) <= _WHOLE_WORD), default=1) for each in words]
+    while sum(widths) > max(room, len(widths)):
+        widths[widths.index(max(widths))] -= 1
+    for _ in range(room - sum(widths)):
+        fullest = max(range(len(widths)), key=lambda place: wanted[place] / widths[place])
+        widths[fullest] += 1
+    return widths
 
 
 def note(message: str) -> None:

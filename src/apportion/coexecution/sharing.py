@@ -45,8 +45,9 @@ class Together:
         kernel: its name; not needed where there is only one.
         devices: ids of the devices that share, in the order of their parts; None: all.
         policy: who gets how much: a name of `apportion.coexecution.policies`, a device, a share, or a
-        `Policy`. predictor: what predicts the first launch of a size; `apportion.together` has the learned
-        models. merges: argument → merge, where you know better than the analysis.
+            `Policy`.
+        predictor: what predicts the first launch of a size; `apportion.share` has the learned models.
+        merges: argument → merge, where you know better than the analysis.
         backend: what runs launches: one that is open, or the name of one, such as `replay:FOLDER`.
         trust: do not compare the first launch of a size with one device's.
     """

@@ -1,0 +1,144 @@
+"""Code blocks of the README and the documentation run as they are printed.
+
+A page runs in a folder of its own, from the top. A block after *Save this as `NAME`* is that file; blocks of `sh`
+are run by bash; blocks of `python` share one interpreter. `<!-- not run: REASON -->` before a block leaves it out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from apportion.cli import COMMANDS, app
+
+ROOT = Path(__file__).parents[1]
+RUN = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
+)
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/*/*.md")))
+_BLOCK = re.compile(r"^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"[Ss]ave (?:this|it) as `([\w.-]+)`")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    file: str | None
+    "What it is to be saved as."
+    not_run: str | None
+    "Why it is left out."
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    end = 0
+    for match in _BLOCK.finditer(text):
+        before = text[end : match.start()].rstrip()
+        end = match.end()
+        last = before.rpartition("\n\n")[2]
+        saved = _FILE.search(last)
+        left_out = re.search(r"<!-- not run: (.+) -->$", before)
+        yield Block(match["language"], match["text"], saved and saved[1], left_out and left_out[1])
+
+
+def program_of(page: Path) -> str:
+    """A Python program that does what a page says, in the folder where it is started."""
+    lines = ["import subprocess, sys", "from pathlib import Path", "sys.path.insert(0, '')"]
+    for block in blocks_of(page):
+        if block.not_run:
+            continue
+        if block.file is not None:
+            lines.append(f"Path({block.file!r}).write_text({block.text!r})")
+        elif block.language == "sh":
+            kept = [line for line in block.text.splitlines() if not line.startswith(("pip install", "make "))]
+            script = "\n".join(["set -euo pipefail", *kept])
+            lines.append(f"subprocess.run(['bash', '-c', {script!r}], check=True)")
+        elif block.language == "python":
+            lines.append(block.text)
+    return "\n".join(lines)
+
+
+@pytest.mark.xdist_group("opencl")
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path):
+    assert any(True for _ in blocks_of(page))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", program_of(page)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+def test_a_page_that_is_wrong_would_be_found(tmp_path: Path):
+    page = tmp_path / "wrong.md"
+    page.write_text("Save this as `a.txt`:\n\n```\nhello\n```\n\n```sh\ngrep goodbye a.txt\n```\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program_of(page)], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (tmp_path / "a.txt").read_text() == "hello\n"
+    assert done.returncode == 1
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The words of each `apportion` command line in a page's shell blocks."""
+    for block in blocks_of(page):
+        if block.language not in ("sh", "console"):
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            found = re.search(r"(?:^|[|;&] *)apportion (.*)", line.strip())
+            if found:
+                try:
+                    yield shlex.split(found[1], comments=True)
+                except ValueError:
+                    continue
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """Each verb, and each verb below it: the options it has."""
+    found: dict[str, set[str]] = {}
+    for verb in COMMANDS:
+        served = app[verb]
+        below = [name for name in served if not name.startswith("-")]
+        for name, one in {verb: served, **{f"{verb} {name}": served[name] for name in below}}.items():
+            try:
+                arguments = one.assemble_argument_collection()
+            except Exception:
+                arguments = ()
+            found[name] = {option for argument in arguments for option in argument.names} | {"--help", "-h"}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_that_a_page_prints_have_these_verbs_and_options(page: Path, options):
+    wrong = []
+    for words in commands_of(page):
+        verb = " ".join(words[:2]) if " ".join(words[:2]) in options else words[0] if words else ""
+        if verb.startswith("-"):
+            continue
+        if verb not in options:
+            wrong.append(f"no verb: {' '.join(words)}")
+            continue
+        until = words.index("--") if "--" in words else len(words)
+        for word in words[:until]:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in options[verb] | {"--version"}:
+                wrong.append(f"{verb} has no {name}")
+    assert wrong == []
