@@ -21,6 +21,9 @@ from apportion.schedule.trace import JobTrace, parse_systems
 
 schedule = App(name="schedule", help="Decide which job runs on which system, in simulation and on clusters.")
 
+schedule.command("apportion.cli.schedule_slurm:slurm", name="slurm",
+                 help="Place Slurm jobs by what their class takes in each partition.")  # fmt: skip
+
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 TRUE, OF_TRACE = "true", "trace"

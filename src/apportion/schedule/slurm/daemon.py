@@ -1,0 +1,128 @@
+"""The daemon: every few seconds it looks at the queue, learns from jobs that ended, and renews the
+placements."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from apportion.errors import InvalidSetting, JobError
+from apportion.schedule.readers.sacct import FinishedJob
+from apportion.schedule.slurm.cluster import (
+    SlurmCommands,
+    append_history,
+    ended_jobs,
+    read_history,
+)
+from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of
+from apportion.schedule.slurm.installation import FOLDER
+from apportion.schedule.slurm.placement import Plan, plan, write_placements
+
+LOOK_BACK = 30 * 86400.0
+"Seconds of accounting that are read when the daemon starts."
+
+
+@dataclass(frozen=True)
+class DaemonSettings:
+    """How the daemon works."""
+
+    conf: Path
+    interval: float = 10.0
+    "Seconds from one look at the queue to the next."
+
+    limits: bool = False
+    "Hand in time limits for jobs that have none."
+
+    moves: bool = True
+    "Move waiting jobs that were placed here, when another partition would end them sooner."
+
+    dry_run: bool = False
+    "Change nothing: neither files nor jobs."
+
+    def __post_init__(self) -> None:
+        if not self.interval > 0:
+            raise InvalidSetting(f"interval is a positive number of seconds, not {self.interval}")
+
+    @property
+    def folder(self) -> Path:
+        return self.conf.resolve() / FOLDER
+
+
+@dataclass
+class PlacementDaemon:
+    """One cluster's daemon: `look` once, or `run` until it is told to end."""
+
+    settings: DaemonSettings
+    predicted: Mapping[str, ClassPrediction]
+    report: Callable[[str], None]
+    history: list[FinishedJob] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+    _read_until: float = 0.0
+    _ending: bool = False
+
+    def __post_init__(self) -> None:
+        self.commands = SlurmCommands(self.settings.conf)
+        self.history = read_history(self._file)
+        self._known = {job.job for job in self.history}
+        self._read_until = time.time() - LOOK_BACK
+
+    @property
+    def _file(self) -> Path:
+        return self.settings.folder / "history.jsonl"
+
+    def look(self) -> Plan:
+        """Look at the queue once, and renew what follows from it.
+
+        Raises:
+            JobError: Slurm gives no answer.
+        """
+        began = time.time()
+        jobs = self.commands.jobs()
+        partitions = self.commands.partitions()
+        new = [*self.commands.accounting(self._read_until - 60), *ended_jobs(jobs)]
+        new = list({job.job: job for job in new if job.job not in self._known}.values())
+        self.history += new
+        if self.settings.dry_run:
+            self._known |= {job.job for job in new}
+        else:
+            self.settings.folder.mkdir(parents=True, exist_ok=True)
+            append_history(self._file, new, self._known)
+        self._read_until = began
+        found = plan(
+            partitions, jobs, estimates_of(self.history, self.predicted), limits=self.settings.limits
+        )
+        if self.settings.dry_run:
+            return found
+        write_placements(self.settings.folder, found.placements)
+        for number, where in found.moves if self.settings.moves else ():
+            try:
+                self.commands.move(number, where)
+                self.report(f"job {number}: moved to {','.join(where)}")
+            except JobError as error:  # it has started meanwhile, or is gone
+                self.report(f"job {number}: not moved: {error}")
+        return found
+
+    def run(self) -> None:
+        """Look again and again, until SIGTERM or SIGINT. While Slurm gives no answer nothing changes;
+        placements grow old, and jobs then go where they would without them."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        while not self._ending:
+            began = time.monotonic()
+            try:
+                self.look()
+            except JobError as error:
+                self.report(f"Slurm gives no answer: {error}")
+            while not self._ending and time.monotonic() - began < self.settings.interval:
+                time.sleep(min(0.1, self.settings.interval))
+        # Whoever is handed in from now on is placed by nobody's old opinion.
+        if not self.settings.dry_run:
+            (self.settings.folder / "alive").unlink(missing_ok=True)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._ending = True

@@ -1,0 +1,165 @@
+"""Placements worked out from literal queues, and files that are whole wherever the writer is killed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.schedule.readers.sacct import FinishedJob
+from apportion.schedule.slurm.cluster import MARK, SlurmJob, SlurmPartition, append_history, read_history
+from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of, read_class_predictions
+from apportion.schedule.slurm.installation import install, plan_of_install, plan_of_undo
+from apportion.schedule.slurm.placement import Placement, plan, read_placement, write_placements
+
+QUARTZ = SlurmPartition("quartz", 2, 2, 60, up=True, default=True)
+LASSEN = SlurmPartition("lassen", 2, 2, 60, up=True, default=False)
+
+
+def job(number, partitions, state="PENDING", key="laghos", mark=MARK, started=0.0, processors=1):
+    return SlurmJob(number, "job", key, "ann", partitions, state, processors, 0.0, started, 0.0, 60, mark, 1)
+
+
+def run(partition, seconds, *, completed=True, number="1"):
+    return FinishedJob(number, "laghos", "ann", partition, 0.0, 0.0, seconds, 1, math.inf, completed)
+
+
+def predicted(**seconds):
+    return estimates_of([], {"laghos": ClassPrediction(seconds)})
+
+
+def test_the_partition_where_the_class_ends_first_comes_first_and_the_default_is_there():
+    found = plan([QUARTZ, LASSEN], [], predicted(quartz=30, lassen=10))
+    assert found.placements == (Placement("laghos", ("lassen", "quartz"), 0, "model"),)
+
+
+def test_a_partition_slower_than_the_default_is_not_handed_in():
+    found = plan([QUARTZ, LASSEN], [], predicted(quartz=10, lassen=30))
+    assert found.placements[0].partitions == ("quartz",)
+
+
+def test_without_a_time_for_the_default_partition_nothing_is_said():
+    assert plan([QUARTZ, LASSEN], [], predicted(lassen=30)).placements == ()
+
+
+def test_a_partition_that_is_down_is_not_handed_in():
+    down = SlurmPartition("lassen", 2, 2, 60, up=False, default=False)
+    assert plan([QUARTZ, down], [], predicted(quartz=30, lassen=10)).placements[0].partitions == ("quartz",)
+
+
+def test_waiting_jobs_of_ours_are_spread_by_their_ends_and_others_are_left_alone():
+    busy = [SlurmPartition("quartz", 1, 0, 60, True, True), SlurmPartition("lassen", 1, 0, 60, True, False)]
+    running = [job(1, ("quartz",), "RUNNING", started=100), job(2, ("lassen",), "RUNNING", started=100)]
+    waiting = [job(number, ("lassen", "quartz")) for number in (3, 4, 5)]
+    found = plan(
+        busy, [*running, *waiting, job(6, ("quartz",), mark="")], predicted(quartz=30, lassen=10), now=100
+    )
+    # lassen is free after 10 s: ends at 20, 30, 40 there; quartz is free after 30 and takes 30.
+    assert found.moves == ((3, ("lassen",)), (4, ("lassen",)), (5, ("lassen",)))
+    spread = plan(busy, [*running, *waiting], predicted(quartz=12, lassen=10), now=100)
+    assert spread.moves == ((3, ("lassen",)), (4, ("quartz",)), (5, ("lassen",)))
+
+
+def test_measured_times_come_before_predicted_ones_and_failed_runs_teach_nothing():
+    said = {"laghos": ClassPrediction({"quartz": 1.0, "lassen": 50.0})}
+    history = [run("quartz", 100.0), run("quartz", 400.0, number="2"), run("lassen", 5.0, completed=False)]
+    known = estimates_of(history, said).of("laghos", ["quartz", "lassen"])
+    assert known["quartz"].seconds == pytest.approx(200)
+    assert known["quartz"].source == "2 runs"
+    assert (known["lassen"].seconds, known["lassen"].source) == (50, "predicted")
+
+
+def test_relative_performance_needs_a_run_to_become_seconds_and_an_unsure_prediction_is_not_used(tmp_path):
+    lines = '{"run": "laghos", "vector": {"quartz": 1, "lassen": -1, "ruby": 0}, "sigma": {"ruby": 2.5}}\n'
+    (tmp_path / "p.jsonl").write_text(lines)
+    said = read_class_predictions(tmp_path / "p.jsonl")
+    assert estimates_of([], said).of("laghos", ["quartz", "lassen"]) == {}
+    known = estimates_of([run("quartz", 8.0)], said).of("laghos", ["quartz", "lassen", "ruby"])
+    assert set(known) == {"quartz", "lassen"}
+    assert known["lassen"].seconds == pytest.approx(2)
+    assert known["lassen"].source == "relative to quartz"
+
+
+def test_a_limit_is_the_98th_percentile_of_the_slowest_and_never_above_a_partitions():
+    history = [run("quartz", 600.0, number=str(number)) for number in range(3)]
+    minutes = plan([QUARTZ], [], estimates_of(history, {}), limits=True).placements[0].minutes
+    assert 11 <= minutes <= 13
+    short = SlurmPartition("quartz", 2, 2, 8, up=True, default=True)
+    assert plan([short], [], estimates_of(history, {}), limits=True).placements[0].minutes == 8
+
+
+def test_a_placement_survives_being_written_and_read_and_old_ones_go(tmp_path):
+    one, other = Placement("laghos", ("lassen", "quartz"), 7), Placement("amg", ("quartz",), 0, "model")
+    assert write_placements(tmp_path, [one, other]) == 2
+    assert read_placement(tmp_path, "laghos") == one
+    assert write_placements(tmp_path, [one, other]) == 0
+    assert write_placements(tmp_path, [one]) == 1
+    assert read_placement(tmp_path, "amg") is None
+    assert read_placement(tmp_path, "../alive") is None
+
+
+def test_history_keeps_each_job_once_and_passes_over_a_line_cut_off(tmp_path):
+    path, known = tmp_path / "history.jsonl", set()
+    append_history(path, [run("quartz", 5.0), run("quartz", 5.0)], known)
+    with path.open("a") as file:
+        file.write('{"job": "2", "prog')
+    assert [one.job for one in read_history(path)] == ["1"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from apportion.schedule.slurm.placement import Placement, write_placements
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    partitions = ("lassen", "quartz") if number % 2 else ("quartz",)
+    write_placements(Path(sys.argv[1]), [Placement(f"class{one}", partitions, number % 60) for one in range(5)])
+"""
+
+
+def test_killing_the_writer_at_any_of_200_points_leaves_tables_that_slurm_can_read(tmp_path):
+    readable = re.compile(r"[\w,]+ \d+ \w+ end\n")
+    seen = 0
+    for point in range(200):
+        if point % 20 == 0:
+            writer = subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+            )
+            assert writer.stdout.readline() == "ready\n"
+        # A writer that is stopped is as good as dead for who reads; every twentieth is killed.
+        time.sleep(0.0007 * (point % 13 + 1))
+        writer.send_signal(signal.SIGKILL if point % 20 == 19 else signal.SIGSTOP)
+        if point % 20 == 19:
+            writer.wait()
+            writer.stdout.close()
+        for path in (tmp_path / "placement.d").glob("class*"):
+            assert readable.fullmatch(path.read_text())
+            seen += 1
+        alive = tmp_path / "alive"
+        assert not alive.exists() or alive.read_text().strip().isdigit()
+        if point % 20 != 19:
+            os.kill(writer.pid, signal.SIGCONT)
+    assert seen > 500
+
+
+def test_installing_needs_slurm_conf_and_undo_refuses_a_script_that_somebody_changed(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"There is no slurm\.conf in"):
+        plan_of_install(tmp_path)
+    (tmp_path / "slurm.conf").write_text("ClusterName=x\n")
+    with pytest.raises(InvalidSetting, match="Nothing of apportion is installed in"):
+        plan_of_undo(tmp_path)
+    install(tmp_path, plan_of_install(tmp_path))
+    assert plan_of_install(tmp_path) == []
+    script = tmp_path / "job_submit.lua"
+    script.write_text(script.read_text() + "-- ours\n")
+    with pytest.raises(InvalidSetting, match="was changed since it was installed"):
+        plan_of_undo(tmp_path)
