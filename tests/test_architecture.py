@@ -130,14 +130,23 @@ print(json.dumps([tables, problems]))
     assert problems == []
 
 
+def functions_of(served):
+    """The functions of a verb: itself, or those of an App of verbs."""
+    if not isinstance(served, App):
+        yield served
+        return
+    for verb in served:
+        if not verb.startswith("-"):
+            found = served[verb]
+            yield from functions_of(found.default_command or found)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_a_function_that_explains_itself(name):
     target, summary = COMMANDS[name]
     module, _, attribute = target.partition(":")
     served = getattr(import_module(module), attribute)
-    # A verb with verbs of its own is an App of functions.
-    verbs = [served[verb] for verb in served if not verb.startswith("-")] if isinstance(served, App) else []
-    functions = [verb.default_command for verb in verbs] or [served]
+    functions = list(functions_of(served))
     assert all(inspect.isfunction(function) and function.__doc__ for function in functions)
     assert summary.endswith(".")
 
