@@ -20,7 +20,7 @@ from apportion.schedule.slurm.cluster import (
 )
 from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of
 from apportion.schedule.slurm.installation import FOLDER
-from apportion.schedule.slurm.placement import Plan, plan, write_placements
+from apportion.schedule.slurm.placement import QueuePlan, plan, write_placements
 
 LOOK_BACK = 30 * 86400.0
 "Seconds of accounting that are read when the daemon starts."
@@ -74,7 +74,7 @@ class PlacementDaemon:
     def _file(self) -> Path:
         return self.settings.folder / "history.jsonl"
 
-    def look(self) -> Plan:
+    def look(self) -> QueuePlan:
         """Look at the queue once, and renew what follows from it.
 
         Raises:

@@ -66,7 +66,7 @@ class FreeProcessors:
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueuePlan:
     """What should change now."""
 
     placements: tuple[Placement, ...]
@@ -84,7 +84,7 @@ def plan(
     *,
     now: float | None = None,
     limits: bool = False,
-) -> Plan:
+) -> QueuePlan:
     """Decide again where waiting jobs of ours start soonest, then where each class would.
 
     Args:
@@ -126,7 +126,7 @@ def plan(
         for key in estimates.classes()
         if KEY.fullmatch(key) and (placement := _placement(key, known[key], free, default, usable, limits))
     ]
-    return Plan(tuple(placed), tuple(moves), {name: free[name].start(1) for name in names})
+    return QueuePlan(tuple(placed), tuple(moves), {name: free[name].start(1) for name in names})
 
 
 def _worth_moving(job: SlurmJob, best: str, end: float, stays: float) -> bool:
