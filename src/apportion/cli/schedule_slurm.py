@@ -11,17 +11,17 @@ from cyclopts import App, Parameter
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
 from apportion.schedule.slurm.cluster import SlurmCommands, read_history
-from apportion.schedule.slurm.daemon import DaemonSettings, PlacementDaemon
-from apportion.schedule.slurm.estimates import estimates_of, read_class_predictions
-from apportion.schedule.slurm.installation import (
+from apportion.schedule.slurm.conf_folder import (
     FOLDER,
     InstallStep,
     missing_settings,
     plan_of_install,
     plan_of_undo,
 )
-from apportion.schedule.slurm.installation import install as install_steps
-from apportion.schedule.slurm.installation import undo as undo_steps
+from apportion.schedule.slurm.conf_folder import install as install_steps
+from apportion.schedule.slurm.conf_folder import undo as undo_steps
+from apportion.schedule.slurm.daemon import DaemonSettings, PlacementDaemon
+from apportion.schedule.slurm.estimates import estimates_of, read_class_predictions
 from apportion.schedule.slurm.placement import plan, read_placement
 
 slurm = App(name="slurm", help="Place Slurm jobs by what their class takes in each partition.")

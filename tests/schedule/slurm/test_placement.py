@@ -15,8 +15,8 @@ import pytest
 from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.schedule.readers.sacct import FinishedJob
 from apportion.schedule.slurm.cluster import MARK, SlurmJob, SlurmPartition, append_history, read_history
+from apportion.schedule.slurm.conf_folder import install, plan_of_install, plan_of_undo
 from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of, read_class_predictions
-from apportion.schedule.slurm.installation import install, plan_of_install, plan_of_undo
 from apportion.schedule.slurm.placement import Placement, plan, read_placement, write_placements
 
 QUARTZ = SlurmPartition("quartz", 2, 2, 60, up=True, default=True)

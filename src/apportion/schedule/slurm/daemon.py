@@ -18,8 +18,8 @@ from apportion.schedule.slurm.cluster import (
     ended_jobs,
     read_history,
 )
+from apportion.schedule.slurm.conf_folder import FOLDER
 from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of
-from apportion.schedule.slurm.installation import FOLDER
 from apportion.schedule.slurm.placement import QueuePlan, plan, write_placements
 
 LOOK_BACK = 30 * 86400.0
