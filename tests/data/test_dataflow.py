@@ -1,4 +1,6 @@
+import io
 import json
+import lzma
 import os
 import shutil
 import tarfile
@@ -13,7 +15,15 @@ from apportion.data import shards as shards_module
 from apportion.data.columns import COLUMNS, SPLITS
 from apportion.data.dataflow import LabelSettings, build, corpus_files, label_graph
 from apportion.data.store import DataflowStore
-from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.errors import (
+    AlreadyWritten,
+    ApportionError,
+    InvalidSetting,
+    LimitExceeded,
+    MalformedInput,
+    UnknownName,
+    UnreadableFile,
+)
 from apportion.program.analysis import analyses, run
 from apportion.program.llvm import graph_of_ir
 from apportion.program.vocabulary import Vocabulary
@@ -248,7 +258,7 @@ def test_a_path_that_is_no_corpus_is_named(tmp_path, problem):
     path = tmp_path / {"missing": "x", "wrong kind": "x.txt", "archive cut short": "x.tar.gz"}[problem]
     if problem != "missing":
         path.write_text("hello")
-    with pytest.raises(UnreadableFile, match=str(path)):
+    with pytest.raises((UnreadableFile, MalformedInput), match=str(path)):
         build([path], tmp_path / "store", LabelSettings(), jobs=0)
 
 
@@ -324,7 +334,7 @@ def test_a_shard_that_was_cut_short_is_named_with_the_remedy(corpus, tmp_path, s
 def test_two_builds_in_one_folder_are_refused(corpus, tmp_path):
     with (
         shards_module.held(tmp_path / "store"),
-        pytest.raises(UnreadableFile, match="Another build is writing"),
+        pytest.raises(UnreadableFile, match="is being written by process"),
     ):
         build([corpus], tmp_path / "store", LabelSettings(), jobs=0)
 
@@ -436,3 +446,46 @@ def test_a_store_of_the_test_corpus_labels_all_five_tasks(tmp_path):
     assert 15 <= len(store) <= 20
     instances = [store.instances(task, split) for task in analyses for split in SPLITS]
     assert sum(len(found) for found in instances) > 100
+
+
+@pytest.mark.parametrize("there", ["a file of the user", "another store"])
+def test_nothing_is_removed_for_a_store_that_is_unpacked(store, tmp_path, there):
+    store.write_archive(tmp_path / "all.tar", limit_bytes=1 << 24)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(
+        AlreadyWritten, match=r"is not an empty folder\. Unpack into one that is not there yet"
+    ):
+        DataflowStore.unpack(tmp_path / "all.tar", folder)
+    assert (folder / "thesis.tex").read_text() == "years of work"
+    (folder / "thesis.tex").unlink()
+    assert len(DataflowStore.unpack(tmp_path / "all.tar", folder)) == len(store)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_packed_store_with_a_changed_byte_is_refused_and_leaves_nothing(store, tmp_path):
+    packed = store.write_archive(tmp_path / "all.tar", limit_bytes=1 << 24)
+    whole = (tmp_path / "all.tar").read_bytes()
+    for place in range(600, len(whole) - 10240, len(whole) // 25):
+        changed = bytearray(whole)
+        changed[place] ^= 4
+        (tmp_path / "changed.tar").write_bytes(changed)
+        try:
+            back = DataflowStore.unpack(tmp_path / "changed.tar", tmp_path / "back")
+        except ApportionError:
+            assert not (tmp_path / "back").exists()
+        else:  # names and padding have no checksum
+            assert back.fingerprint == packed.fingerprint
+            shutil.rmtree(back.folder)
+
+
+def test_a_small_archive_does_not_become_a_large_store(tmp_path):
+    content = lzma.compress(bytes(1 << 28))
+    with tarfile.open(tmp_path / "bomb.tar", "w") as archive:
+        member = tarfile.TarInfo("columns/labels.npy.xz")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(LimitExceeded, match="times larger when it is unpacked"):
+        DataflowStore.unpack(tmp_path / "bomb.tar", tmp_path / "back")
+    assert [path.name for path in tmp_path.iterdir()] == ["bomb.tar"]

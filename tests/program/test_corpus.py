@@ -172,7 +172,7 @@ def test_two_runs_do_not_write_one_file_at_once(programs: Path, tmp_path: Path) 
     out = tmp_path / "graphs.parquet"
     steps = build(files_of([programs]), out, Recipe(), workers=1)
     next(steps)
-    with pytest.raises(UnreadableFile, match="Another run is at work"):
+    with pytest.raises(UnreadableFile, match="is being written by process"):
         next(build(files_of([programs]), out, Recipe(), workers=1))
     assert len(list(steps)) == 3
     assert len(list(read_graphs(out))) == 3

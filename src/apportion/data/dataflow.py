@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from apportion import __version__
+from apportion.data.archives import files_in
 from apportion.data.assembly import assemble
 from apportion.data.shards import FileResult, LabelledGraph, held, read_keys, write_shards
 from apportion.data.store import DataflowStore
@@ -255,14 +255,8 @@ def _one_line(error: ApportionError) -> str:
 
 def _archived(path: Path) -> Iterator[CorpusFile]:
     corpus = next(path.name.removesuffix(end) for end in ARCHIVES if path.name.endswith(end))
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.isfile() else None
-                if stream is not None and Path(member.name).suffix.lower() in SUFFIXES:
-                    yield CorpusFile(corpus, member.name.removeprefix("./"), stream.read())
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise UnreadableFile(f"{path} is no archive, or cut short: {error}") from error
+    for name, data in files_in(path, SUFFIXES):
+        yield CorpusFile(corpus, name.removeprefix("./"), data)
 
 
 def _agree(work: Path, settings: LabelSettings) -> None:

@@ -40,6 +40,7 @@ from apportion.data.published.tpugraphs import (
 )
 from apportion.data.tensors import RawArray, map_tensors, write_tensors
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.jobs.holding import held
 
 CHUNK_BYTES = 32 << 20
 "How much of a file is in memory at once, as floats."
@@ -66,28 +67,28 @@ def pack(
         UnreadableFile, MalformedInput: a file is not as published, or the store's description is damaged;
             what was packed before it stays packed.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    kept = {_key(entry): entry for entry in ConfigurationStore.open(out).entries} if is_store(out) else {}
-    for file in files:
-        path = graph_path(out, file.collection, file.side, file.name)
-        chosen = (evaluation or {}).get(file.collection, {}).get(file.name)
-        stamp = {
-            "source": _identity(file.path),
-            "deduplicated": str(deduplicate),
-            "evaluation": _digest(chosen),
-        }
-        if not _packed(path, stamp):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if file.collection == "tile:xla":
-                _pack_tile(file, path, stamp, deduplicate)
-            else:
-                _pack_layout(file, path, stamp, deduplicate, chosen)
-        stored = open_graph(out, file.collection, file.side, file.name)
-        entry: dict[str, Any] = {"name": file.name, "collection": file.collection, "side": file.side}
-        entry |= {"nodes": stored.graph.nodes, "configurations": stored.configurations}
-        entry |= {"configurable": stored.codes.shape[1], "bytes": path.stat().st_size, **stamp}
-        kept[_key(entry)] = entry
-    return describe(out, list(kept.values()))
+    with held(out):
+        kept = {_key(entry): entry for entry in ConfigurationStore.open(out).entries} if is_store(out) else {}
+        for file in files:
+            path = graph_path(out, file.collection, file.side, file.name)
+            chosen = (evaluation or {}).get(file.collection, {}).get(file.name)
+            stamp = {
+                "source": _identity(file.path),
+                "deduplicated": str(deduplicate),
+                "evaluation": _digest(chosen),
+            }
+            if not _packed(path, stamp):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if file.collection == "tile:xla":
+                    _pack_tile(file, path, stamp, deduplicate)
+                else:
+                    _pack_layout(file, path, stamp, deduplicate, chosen)
+            stored = open_graph(out, file.collection, file.side, file.name)
+            entry: dict[str, Any] = {"name": file.name, "collection": file.collection, "side": file.side}
+            entry |= {"nodes": stored.graph.nodes, "configurations": stored.configurations}
+            entry |= {"configurable": stored.codes.shape[1], "bytes": path.stat().st_size, **stamp}
+            kept[_key(entry)] = entry
+        return describe(out, list(kept.values()))
 
 
 def unpack(stored: ConfiguredGraph) -> LayoutFile | TileFile:

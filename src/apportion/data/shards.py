@@ -7,7 +7,6 @@ each file once or not at all.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -23,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.errors import MalformedInput, UnreadableFile
+from apportion.errors import MalformedInput
+from apportion.jobs import holding
 from apportion.program.graph import StringTable
 from apportion.settings import whole_file
 
@@ -127,21 +127,11 @@ def held(out: Path) -> Iterator[Path]:
     """The folder for shards of a store, made and held: two builds in one would write each other's shards.
 
     Raises:
-        UnreadableFile: it cannot be written, or another build holds it.
+        UnreadableFile, AlreadyWritten: it cannot be written, or another build holds it.
     """
     work = out / "work"
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        lock = (work / "lock").open("w")
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write to {work}: {error.strerror}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UnreadableFile(
-                f"Another build is writing to {out}. Wait for it, or use another folder."
-            ) from error
+    with holding.held(out):
+        work.mkdir(exist_ok=True)
         yield work
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import shutil
 import tarfile
 from collections.abc import Collection, Mapping
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.archives import FREE_BYTES, files_in
 from apportion.data.columns import (
     COLUMNS,
     EDGE_COLUMNS,
@@ -37,7 +39,14 @@ from apportion.data.columns import (
     mapped,
     write_names,
 )  # fmt: skip
-from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.errors import (
+    AlreadyWritten,
+    InvalidSetting,
+    LimitExceeded,
+    MalformedInput,
+    UnknownName,
+    UnreadableFile,
+)
 from apportion.program.vocabulary import Vocabulary
 from apportion.settings import whole_file
 
@@ -45,6 +54,10 @@ __all__ = ["SPLITS", "DataflowStore", "LabelledRoot", "Split", "StoredGraph"]
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.uint8)
 "How many bits of a byte are set."
+_MOST_RATIO = 2_000
+"Times that a store may be larger unpacked: columns of equal numbers shrink a lot, whole stores tenfold."
+_XZ_BYTES = 256 << 20
+_BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,28 +340,22 @@ class DataflowStore:
         """Lay out an archive that `write_archive` made, and open it.
 
         Raises:
-            MalformedInput: the archive is cut short or of another kind.
+            AlreadyWritten: the folder holds something; nothing is ever removed for a store.
+            MalformedInput: the archive is cut short, damaged, or of another kind.
+            LimitExceeded: it would be larger than any store that has been packed.
         """
-        part = folder.with_name(folder.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        (part / "columns").mkdir(parents=True)
-        lacking = {f"{name}.xz" for name in FILES}
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise AlreadyWritten(f"{folder} is not an empty folder. Unpack into one that is not there yet")
+        part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
         try:
-            with tarfile.open(archive) as opened:
-                for member in opened:
-                    stream = opened.extractfile(member)
-                    if stream is None or member.name not in lacking:
-                        raise MalformedInput(f"It has {member.name}, which no store has", file=str(archive))
-                    (part / member.name).with_suffix("").write_bytes(lzma.decompress(stream.read()))
-                    lacking.remove(member.name)
-        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            problem = f"No archive of a store, or cut short: {error}"
-            raise MalformedInput(problem, file=str(archive)) from error
-        if lacking:
-            problem = f"It was cut short: {min(lacking)} is not in it. Copy it again from where it came."
-            raise MalformedInput(problem, file=str(archive))
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
+            (part / "columns").mkdir(parents=True)
+            _lay_out(archive, part)
+            DataflowStore.open(part).verify()
+            if folder.exists():
+                folder.rmdir()
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
         return DataflowStore.open(folder)
 
     def _pack(self, path: Path) -> int:
@@ -362,6 +369,35 @@ class DataflowStore:
                 member.size = len(content)
                 written.addfile(member, BytesIO(content))
         return path.stat().st_size
+
+
+def _lay_out(archive: Path, part: Path) -> None:
+    """Write the files of a packed store, each as it is decompressed."""
+    lacking = {f"{name}.xz" for name in FILES}
+    left = max(FREE_BYTES, _MOST_RATIO * archive.stat().st_size) if archive.exists() else 0
+    for name, data in files_in(archive):
+        if name not in lacking:
+            raise MalformedInput(f"It has {name!r}, which no store has", file=str(archive))
+        lacking.remove(name)
+        decompressor = lzma.LZMADecompressor(memlimit=_XZ_BYTES)
+        try:
+            with (part / name).with_suffix("").open("wb") as file:
+                while not decompressor.eof:
+                    block = decompressor.decompress(data, max_length=_BLOCK_BYTES)
+                    data = b""
+                    left -= file.write(block)
+                    if left < 0:
+                        raise LimitExceeded(
+                            f"{archive} is more than {_MOST_RATIO:,} times larger when it is unpacked: "
+                            "no store is"
+                        )
+                    if not block and decompressor.needs_input:
+                        raise EOFError("the data end too early")
+        except (lzma.LZMAError, EOFError) as error:
+            raise MalformedInput(f"{name} is damaged: {error}", file=str(archive)) from error
+    if lacking:
+        problem = f"It was cut short: {min(lacking)} is not in it. Copy it again from where it came."
+        raise MalformedInput(problem, file=str(archive))
 
 
 def _gathered(

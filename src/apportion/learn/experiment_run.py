@@ -19,6 +19,7 @@ from apportion.data.artifact import arrays_from_bytes, arrays_to_bytes, read_byt
 from apportion.data.batch import Batches
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
+from apportion.jobs.holding import held
 from apportion.learn import models, tasks
 from apportion.learn.dataflow.evaluation import evaluate
 from apportion.learn.dataflow.examples import examples_of
@@ -47,10 +48,20 @@ def run(
     store = DataflowStore.open(experiment.data)
     described = _described(experiment, store)
     log = _Log(folder, experiment, progress)
-    log.open(described, resume=resume)
     if (folder / RESULT).exists():
+        log.compare(described, resume=resume)
         log.say(f"{folder} is finished; nothing to do")
         return dict(json.loads(read_bytes(folder / RESULT)))
+    with held(folder):
+        return _train(experiment, store, described, log, resume=resume)
+
+
+def _train(
+    experiment: Experiment, store: DataflowStore, described: Mapping[str, Any], log: _Log, *, resume: bool
+) -> dict[str, Any]:
+    """Train from the start, or from where the run in the log's folder stood, and evaluate."""
+    folder = log.folder
+    log.open(described, resume=resume)
     started = time.monotonic()
     store.verify()
     examples = partial(examples_of, store, experiment.task, nodes_limit=experiment.nodes_limit)
@@ -118,6 +129,15 @@ class _Log:
 
     def open(self, described: Mapping[str, Any], *, resume: bool) -> None:
         """Take an empty folder, or one of the same run when it may be resumed."""
+        if self.compare(described, resume=resume):
+            self._read_checkpoint()
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            replace_file(self.folder / SETTINGS, json.dumps(described, indent=1).encode())
+        self._cut_metrics(0 if self.checkpoint is None else int(self.checkpoint.state["step"]))
+
+    def compare(self, described: Mapping[str, Any], *, resume: bool) -> bool:
+        """Whether the folder holds a run, which must be the same and may then be resumed; it is only read."""
         path = self.folder / SETTINGS
         if path.exists():
             if not resume:
@@ -129,11 +149,7 @@ class _Log:
                     f"The run in {self.folder} has other settings, data or version than this experiment. "
                     "Choose another --out."
                 )
-            self._read_checkpoint()
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            replace_file(path, json.dumps(described, indent=1).encode())
-        self._cut_metrics(0 if self.checkpoint is None else int(self.checkpoint.state["step"]))
+        return path.exists()
 
     def rows(self) -> list[dict[str, Any]]:
         """Everything that was logged."""

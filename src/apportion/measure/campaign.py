@@ -24,7 +24,8 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
+from apportion.errors import ApportionError, InvalidSetting, MalformedInput
+from apportion.jobs.holding import held
 from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
@@ -144,33 +145,32 @@ def run_campaign(
         until: when to stop, by `time.monotonic`.
 
     Raises:
-        UnreadableFile: the folder cannot be written to.
+        UnreadableFile, AlreadyWritten: the folder cannot be written to, or another run writes to it.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
-    done: Counter[str] = Counter()
-    for said in read_journal(folder):
-        done[said["key"]] += not said.get("failure")
-    if campaign.retry:
-        done = Counter({key: times for key, times in done.items() if times})
-    with (
-        open_backend("opencl", drivers, limits) as backend,
-        (folder / JOURNAL).open("a") as journal,
-        _Flight(folder / LAUNCHES) as flight,
-    ):
-        kept: list[Workload | Point] = []  # what is asked for may come one by one, and be compiled meanwhile
-        for number in range(1, campaign.passes + 1):
-            asked = _keeping(workloads, kept) if number == 1 else kept
-            for points in _visits(asked, campaign, backend, done, compiled or _ir, until, flight, number):
-                journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
-                journal.flush()  # the system has it then, whatever becomes of this process
-                flight.landed()
-                for point in points:
-                    done[point.key] += not point.failure
-                yield from points
-    write_table(folder)
+    with held(folder):
+        done: Counter[str] = Counter()
+        for said in read_journal(folder):
+            done[said["key"]] += not said.get("failure")
+        if campaign.retry:
+            done = Counter({key: times for key, times in done.items() if times})
+        with (
+            open_backend("opencl", drivers, limits) as backend,
+            (folder / JOURNAL).open("a") as journal,
+            _Flight(folder / LAUNCHES) as flight,
+        ):
+            kept: list[
+                Workload | Point
+            ] = []  # what is asked for may come one by one, and be compiled meanwhile
+            for number in range(1, campaign.passes + 1):
+                asked = _keeping(workloads, kept) if number == 1 else kept
+                for points in _visits(asked, campaign, backend, done, compiled or _ir, until, flight, number):
+                    journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
+                    journal.flush()  # the system has it then, whatever becomes of this process
+                    flight.landed()
+                    for point in points:
+                        done[point.key] += not point.failure
+                    yield from points
+        write_table(folder)
 
 
 def _keeping(

@@ -8,13 +8,12 @@ done the parts become the one file and the folder goes.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from apportion import __version__
 from apportion.errors import ApportionError, UnreadableFile
 from apportion.jobs import LocalRunner, Outcome
 from apportion.jobs.base import outcome_of
+from apportion.jobs.holding import held
 from apportion.program import graph_of, includes, tables
 from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions
@@ -127,23 +127,28 @@ def build(files: Sequence[Path], out: Path, recipe: Recipe, *, workers: int | No
     """
     files = list(dict.fromkeys(files))
     folder = out.with_name(f"{out.name}.parts")
-    with _alone(folder):
-        there = tables.digests(out) if out.exists() else {}
-        work = partial(_part, recipe=recipe, fingerprint=recipe.fingerprint(), folder=folder)
-        items = [(path, there.get(str(path))) for path in files]
-        built: dict[int, Built] = {}
-        for outcome in _runner(recipe, workers).map(work, items):
-            path = files[outcome.item_index]
-            result = Built(path, error=outcome.error) if outcome.error is not None else outcome.unwrap()
-            built[outcome.item_index] = result
-            yield result
-        finished = [result.digest for _, result in sorted(built.items()) if result.error is None]
-        if finished:
-            old = set(there.values()) & set(finished)
-            parts = [folder / f"{digest}.parquet" for digest in finished if digest not in old]
-            if parts or len(old) < len(there):
-                tables.merge([out, *parts] if old else parts, out, digests=finished)
-            shutil.rmtree(folder)
+    with held(out):
+        folder.mkdir(exist_ok=True)
+        try:
+            there = tables.digests(out) if out.exists() else {}
+            work = partial(_part, recipe=recipe, fingerprint=recipe.fingerprint(), folder=folder)
+            items = [(path, there.get(str(path))) for path in files]
+            built: dict[int, Built] = {}
+            for outcome in _runner(recipe, workers).map(work, items):
+                path = files[outcome.item_index]
+                result = Built(path, error=outcome.error) if outcome.error is not None else outcome.unwrap()
+                built[outcome.item_index] = result
+                yield result
+            finished = [result.digest for _, result in sorted(built.items()) if result.error is None]
+            if finished:
+                old = set(there.values()) & set(finished)
+                parts = [folder / f"{digest}.parquet" for digest in finished if digest not in old]
+                if parts or len(old) < len(there):
+                    tables.merge([out, *parts] if old else parts, out, digests=finished)
+                shutil.rmtree(folder)
+        finally:
+            with suppress(OSError):  # not empty: what was finished stays for the next run
+                folder.rmdir()
 
 
 def _programs_under(folder: Path) -> Iterator[Path]:
@@ -207,24 +212,3 @@ def _is_sound(part: Path) -> bool:
     except ApportionError:  # not there, or of another version
         return False
     return True
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it against another run until the work is done or this process ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write to {folder}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise UnreadableFile(
-            f"Another run is at work in {folder}. Wait for it to end, or write to another file."
-        ) from error
-    finally:
-        with suppress(OSError):  # not empty: what was finished stays for the next run
-            folder.rmdir()
-        os.close(handle)

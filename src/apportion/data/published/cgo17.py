@@ -8,10 +8,10 @@ with several; 11 rows share the file of another, so 669 files serve 680 rows.
 from __future__ import annotations
 
 import csv
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from apportion.data.archives import files_in
 from apportion.data.records import Example
 from apportion.errors import MalformedInput, UnknownName, UnreadableFile
 
@@ -98,13 +98,6 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
 def _archived(path: Path) -> dict[str, str]:
     """Name without `.ll` → text, of every file in the archive."""
     try:
-        with tarfile.open(path) as archive:
-            return {
-                Path(member.name).stem: file.read().decode("utf-8", "surrogateescape")
-                for member in archive
-                if member.isfile() and (file := archive.extractfile(member)) is not None
-            }
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise UnreadableFile(
-            f"Cannot read {path}: {error}. `apportion data path cgo17` says where it belongs."
-        ) from error
+        return {Path(name).stem: data.decode("utf-8", "surrogateescape") for name, data in files_in(path)}
+    except (UnreadableFile, MalformedInput) as error:
+        raise UnreadableFile(f"{error}. `apportion data path cgo17` says where it belongs.") from error
