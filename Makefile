@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check docs bench format native clean
+.PHONY: demo test check docs bench format native web clean
 
 demo: $(VENV)/.ready
 	$(BIN)/apportion demo --out out/demo
@@ -27,6 +27,10 @@ format: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks
+
+# The page of the studio, from its sources in web/ into the package.
+web:
+	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
 
 native: $(VENV)/.packages
 	$(PIP) install --no-build-isolation --no-deps --editable .

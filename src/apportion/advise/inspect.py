@@ -251,6 +251,18 @@ def inspect(
     )  # fmt: skip
 
 
+def work_done(launch: PlannedLaunch) -> dict[str, float]:
+    """What a whole launch does, as a roofline counts it: `operations`, in multiply-adds, and `bytes` that
+    reach memory past the caches."""
+    totals = _totals(launch)
+    worth = {name: each for name, each in worth_of({}).items() if name != "groups"}
+    moved = sum(each * totals[f"all {name}"] for name, each in MOVED.items())
+    return {
+        "operations": sum(each * totals[f"all {name}"] for name, each in worth.items()),
+        "bytes": memory_reach(totals.__getitem__) * moved,
+    }
+
+
 def _span(signature: Signature, global_size: Size, local_size: Size | None) -> NDRange:
     whole = global_size if isinstance(global_size, tuple) else (global_size,)
     if local_size is not None:

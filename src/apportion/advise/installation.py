@@ -36,6 +36,7 @@ PURPOSES = {
     "onnx": "exporting predictors, and answering by ONNX Runtime",
     "jax": "turning JAX functions into graphs, and tuning them",
     "triton": "measuring and tuning Triton kernels on a GPU",
+    "serve": "the studio: `apportion serve`",
     "counters": "telling the instruction mix of programs, and counting what kernels do",
 }
 "What each extra is for, in words that finish the sentence 'needed for …'."

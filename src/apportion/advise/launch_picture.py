@@ -48,12 +48,16 @@ def launch_picture(
         UnknownName: no such function.
         MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    ir = ir_of(source, replace(compile or _USUAL, line_tables=source.language != "llvm"))
-    graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=function))
+    options = compile or _USUAL
+    building = GraphOptions(function=function)
+    graph = graph_of_ir(ir_of(source, options), name=source.name, options=building)
+    # Line tables change neither nodes nor their order, only what an instruction prints.
+    ir = ir_of(source, replace(options, line_tables=source.language != "llvm"))
+    placed = graph_of_ir(ir, name=source.name, options=building)
     places = SourceLines.of(ir, source.name)
     lines = {}
     for node, kind in enumerate(graph.node_type.tolist()):
-        if kind == NodeType.INSTRUCTION and (line := places.line_of(graph.full_text(node) or "")):
+        if kind == NodeType.INSTRUCTION and (line := places.line_of(placed.full_text(node) or "")):
             lines[node] = line
     nodes, edges = graph.size
     return LaunchPicture(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class Service:
             kept=settings.kept_jobs,
         )  # fmt: skip
         self._devices: asyncio.Task[Any] | None = None
+        self._known: list[dict[str, Any]] = []
 
     async def start(self) -> None:
         """Start the workers and go on with the jobs that wait."""
@@ -94,19 +96,28 @@ class Service:
         self.history.close()
 
     def ask_for_devices(self) -> None:
-        """Find out, once more, which devices there are; jobs wait meanwhile."""
-        self._devices = asyncio.create_task(self.devices_pool.ask("devices", {}))
+        """Find out which devices there are, and measure those that never were; jobs wait meanwhile."""
+        self._devices = asyncio.create_task(self._found_devices())
+
+    async def _found_devices(self) -> Any:
+        self._known = await self.devices_pool.ask("devices", {"speeds": "kept"})
+        if any(one["calibration"] is None for one in self._known):
+            self._known = await self.devices_pool.ask("devices", {})
+        return self._known
 
     async def devices(self) -> Any:
-        """The devices of this machine."""
+        """The devices of this machine, with their speeds."""
         if self._devices is None or (self._devices.done() and self._devices.exception() is not None):
             self.ask_for_devices()
         assert self._devices is not None
         return await asyncio.shield(self._devices)
 
     async def inspect(self, form: InspectForm) -> Any:
-        """What a launch will take on the devices of this machine and of the shipped models."""
-        return await self.pool.ask("inspect", {"form": asdict(form), "devices": await self.devices()})
+        """What a launch will take on the devices of this machine, as far as they are known by now, and on
+        those of the shipped models."""
+        answer = await self.pool.ask("inspect", {"form": asdict(form), "devices": self._known})
+        measuring = self._devices is not None and not self._devices.done()
+        return answer | {"measuring": measuring}
 
     def may_run(self) -> None:
         """Raise where running code is switched off."""
@@ -185,6 +196,7 @@ def _add_machine(app: FastAPI, service: Service) -> None:
             {
                 "version": app.version, "runs_code": service.settings.runs_code,
                 "sandboxed": service.pool.restricted, "waiting": service.pool.waiting,
+                "schedules": find_spec("apportion.schedule") is not None,
             }
         )  # fmt: skip
 
@@ -203,6 +215,10 @@ def _add_machine(app: FastAPI, service: Service) -> None:
     @app.get("/api/examples", summary="Kernels to start from")
     async def examples() -> Response:
         return JSONResponse(starters())
+
+    @app.get("/api/examples/profiles", summary="Profiles that the model of relative performance knows")
+    async def example_profiles() -> Response:
+        return JSONResponse(await service.pool.ask("example-profiles", {}))
 
 
 def _add_jobs(app: FastAPI, service: Service) -> None:

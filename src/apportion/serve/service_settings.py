@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from apportion.errors import InvalidSetting
@@ -73,7 +74,7 @@ class ServiceSettings:
         except ValueError:
             return False
 
-    @property
+    @cached_property
     def hosts(self) -> frozenset[str]:
         """The `Host` headers that are answered: others come from a page that rebinds its name to us."""
         names = {self.host, "127.0.0.1", "localhost", "[::1]"} if self.on_loopback else {self.host}
@@ -81,7 +82,7 @@ class ServiceSettings:
             names = {name for name in names if name != self.host} | {f"[{self.host}]"}
         return frozenset({f"{name}:{self.port}" for name in names} | (names if self.port == 80 else set()))
 
-    @property
+    @cached_property
     def origins(self) -> frozenset[str]:
         """The `Origin` headers that are answered: the page's own."""
         return frozenset(f"http://{host}" for host in self.hosts)

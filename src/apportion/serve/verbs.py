@@ -11,10 +11,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from apportion import weights
 from apportion.advise.analyses import analysis_as_json
 from apportion.advise.describe import describe
 from apportion.advise.explain import explain
-from apportion.advise.inspect import inspect
+from apportion.advise.inspect import inspect, work_done
 from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
 from apportion.advise.learned_policy import learned
@@ -22,18 +23,21 @@ from apportion.advise.predictor import predict
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.relative_answers import shipped
 from apportion.advise.systems import kept_systems
+from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import compare
 from apportion.coexecution.sharing import Together
-from apportion.errors import InvalidSetting, MissingPackage, UnknownName
+from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
 from apportion.learn.relative.profile import Profile
 from apportion.measure.campaign import Campaign, run_campaign, workloads_of
 from apportion.program import exchange
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.runtime.arguments import arguments_for
 from apportion.runtime.backend import open_backend, with_speeds
 from apportion.runtime.base import Limits, info_from
+from apportion.runtime.plan import ArrayPlace
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 from apportion.serve.forms import (
@@ -156,11 +160,27 @@ def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _example_profiles(form: Any, report: Report) -> list[dict[str, Any]]:
+    """Some of the runs that the shipped model knows, to start from: it was not asked to guess these."""
+    reference = shipped().reference
+    found = []
+    for row in (10, 40, 70):
+        counters = dict(zip(reference.counters, reference.values[row].tolist(), strict=True))
+        found.append({"name": reference.runs[row], "counters": counters, "seconds": {}})
+    return found
+
+
 def _devices(form: Any, report: Report) -> list[dict[str, Any]]:
     """What `apportion devices --json` prints, one object for each device; none where there is no driver."""
     try:
         with open_backend() as backend:
-            found = backend.calibrate() if form.get("calibrate") else with_speeds(backend)
+            match form.get("speeds"):
+                case "kept":
+                    found = backend.devices()
+                case "new":
+                    found = backend.calibrate()
+                case _:
+                    found = with_speeds(backend)
     except MissingPackage:
         return []
     return [asdict(info) for info in found]
@@ -189,7 +209,31 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
         )  # fmt: skip
         devices = {info.id: info.name for info in shared.devices}
         assumed = [str(each) for each in made.assumed]
-        return found.as_json() | {"devices": devices, "launch": _launch(span, values), "assumed": assumed}
+        return found.as_json() | {
+            "devices": devices, "launch": _launch(span, values), "work": _work(shared, span, bound),
+            "assumed": assumed,
+        }  # fmt: skip
+
+
+def _work(shared: Together, span: NDRange, bound: BoundKernel) -> dict[str, float]:
+    """Multiply-adds and bytes past the caches of the whole launch, for a roofline; nothing where unknown."""
+    places = bound.binding.places
+    launch = PlannedLaunch(
+        ir_of(shared.source, shared.compile), shared.signature.name, span,
+        {place: one.nbytes for place, one in enumerate(places) if isinstance(one, ArrayPlace)},
+        bound.binding.scalars, str(shared.source.text),
+    )  # fmt: skip
+    try:
+        return work_done(launch)
+    except ApportionError:  # the drivers' compilers may know better than ours
+        return {}
+
+
+def _models(form: Any, report: Report) -> list[dict[str, Any]]:
+    """What `apportion models list --json` prints."""
+    manifest = weights.manifest()
+    chosen = set(manifest.defaults.values())
+    return [{**vars(one), "default": one.name in chosen} for one in manifest.models]
 
 
 def _launch(span: NDRange, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,7 +296,8 @@ def _doctor(form: Any, report: Report) -> dict[str, Any]:
 VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
     "row": _row, "predict": _predict, "explain": _explain, "inspect": _inspect, "graph": _graph,
     "picture": _picture, "analyze": _analyze, "relative": _relative, "devices": _devices,
-    "doctor": _doctor, "run": _run, "measure": _measure,
+    "doctor": _doctor, "example-profiles": _example_profiles, "models": _models, "run": _run,
+    "measure": _measure,
 }  # fmt: skip
 "Verb → the function that answers it."
 

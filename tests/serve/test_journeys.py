@@ -1,0 +1,449 @@
+"""Journeys through the page, in a real browser against a real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Service, opencl
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.xdist_group("serve"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+expect = playwright.expect
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+WAIT = 30_000
+
+
+def chromium() -> str:
+    """Debian's Chromium; installed where this is root and there is none."""
+    found = shutil.which("chromium")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "-y", "-q", "chromium"], check=False, capture_output=True)
+        found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser, service):
+    """A page of a fresh visitor, which must not complain of anything by the end."""
+    context = browser.new_context(viewport={"width": 1280, "height": 860})
+    context.set_default_timeout(WAIT)
+    expect.set_options(timeout=WAIT)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def visit(page, service: Service, view: str = "", *, token: str = TOKEN):
+    page.goto(f"{service.base}/#token={token}")
+    expect(page.locator(".machine").first).to_be_visible()
+    expect(page.get_by_text("are being found and measured")).to_have_count(0, timeout=120_000)
+    if view:
+        page.get_by_role("navigation").get_by_role("link", name=view).click()
+
+
+def write(page, text: str):
+    """Put a text into the editor as somebody who types it would."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def run_of(service: Service, text: str = SAXPY, **more) -> str:
+    body = {"source": opencl(text), "global_size": 4096, "repeat": 1, "cuts": False, **more}
+    return service.job("/api/run", body)["id"]
+
+
+def test_a_first_visit_shows_a_prediction_of_an_example(page, service):
+    visit(page, service)
+    expect(page.get_by_role("heading", name="This machine")).to_be_visible()
+    expect(page.get_by_label("Start from")).to_have_value("matmul.cl")
+    expect(page.locator(".status").first).to_contain_text("Predicted in")
+    assert TOKEN not in page.url
+
+
+def test_a_broken_kernel_is_marked_at_its_line(page, service):
+    visit(page, service)
+    write(page, "__kernel void f(__global int* x)\n{\n    x[0] = missing;\n}\n")
+    expect(page.locator(".status.bad")).to_contain_text("Line 3: use of undeclared identifier 'missing'")
+    expect(page.locator(".cm-lintRange-error")).to_be_visible()
+    expect(page.get_by_role("button", name="Run it here")).to_be_disabled()
+
+
+def test_a_mended_kernel_is_predicted_again(page, service):
+    visit(page, service)
+    write(page, "__kernel void f(__global int* x) { x[0] = missing; }")
+    expect(page.locator(".status.bad")).to_be_visible()
+    write(page, "__kernel void f(__global int* x) { x[get_global_id(0)] = 1; }")
+    expect(page.locator(".status.bad")).to_have_count(0)
+    expect(page.get_by_role("button", name="Run it here")).to_be_enabled()
+
+
+def test_the_cut_curve_names_its_best_cut(page, service):
+    visit(page, service)
+    curve = page.locator(".machine svg[aria-label^='Time over the share']").first
+    expect(curve).to_be_visible()
+    expect(curve).to_have_attribute("aria-label", re.compile(r"Best: \d+ % for cpu"))
+
+
+def test_lines_are_coloured_by_what_they_cost(page, service):
+    visit(page, service)
+    hot = page.locator(".cm-line.line-cost").filter(has_text="sum += a[row")
+    expect(hot).to_be_visible()
+    costs = page.locator(".cost-gutter .cm-gutterElement").all_inner_texts()
+    assert any(re.fullmatch(r"\d+ %", text) for text in costs)
+    hot.hover()
+    expect(page.locator(".line-tip")).to_contain_text("for each work-item")
+
+
+def test_sizes_change_the_prediction(page, service):
+    visit(page, service)
+    before = page.locator(".machine svg").first.get_attribute("aria-label")
+    page.get_by_label("Work-items").fill("64x64")
+    page.get_by_label("Integers").fill("n=64")
+    expect(page.locator(".machine svg").first).not_to_have_attribute("aria-label", before)
+
+
+def test_an_impossible_size_is_told(page, service):
+    visit(page, service)
+    page.get_by_label("Work-group").fill("7")
+    expect(page.locator(".status.bad")).to_contain_text("dimensions")
+    page.get_by_label("Work-group").fill("7x7")
+    expect(page.locator(".status.bad")).to_contain_text("whole work-groups")
+
+
+def test_what_was_assumed_is_told(page, service):
+    visit(page, service)
+    page.get_by_text("What was assumed").click()
+    expect(page.get_by_role("row", name=re.compile("^n .*given"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^a .*assumed"))).to_be_visible()
+
+
+def test_a_source_with_two_kernels_lets_one_choose(page, service):
+    visit(page, service)
+    write(page, SAXPY + "\n__kernel void twice(__global float* x) { x[get_global_id(0)] *= 2.0f; }\n")
+    chosen = page.get_by_role("combobox", name="Kernel")
+    expect(chosen.get_by_role("option")).to_have_count(2)
+    chosen.select_option("twice")
+    page.get_by_text("What was assumed").click()
+    expect(page.get_by_role("row", name=re.compile("^x float32"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^n "))).to_have_count(0)
+
+
+def test_why_tells_what_bounds_a_launch_and_leads_to_its_line(page, service):
+    visit(page, service)
+    page.get_by_role("tab", name="Why").click()
+    expect(page.get_by_role("heading", name="What bounds it")).to_be_visible()
+    page.locator("table.lines button").first.click()
+    expect(page.locator(".line-marked")).to_be_visible()
+
+
+def test_a_line_marks_its_nodes_and_a_node_its_line(page, service):
+    visit(page, service)
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.locator(".paper g.node").first).to_be_visible()
+    page.locator(".cm-line").filter(has_text="sum += a[row").click()
+    expect(page.locator(".paper g.of-line").first).to_be_attached()
+    page.locator(".paper g.node").filter(has_text="get_global_id").nth(1).click()
+    expect(page.locator(".graph .status")).to_contain_text("reachability takes")
+    expect(page.locator(".paper g.root")).to_have_count(1)
+
+
+def test_the_graph_is_moved_and_enlarged_with_the_keyboard(page, service):
+    visit(page, service)
+    page.get_by_role("tab", name="Graph").click()
+    drawing = page.get_by_role("application").locator("svg")
+    expect(drawing).to_be_visible()
+    before = drawing.get_attribute("viewBox")
+    page.get_by_role("application").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("+")
+    assert drawing.get_attribute("viewBox") != before
+
+
+def test_ir_stands_beside_the_source(page, service):
+    visit(page, service)
+    page.get_by_role("tab", name="LLVM IR").click()
+    expect(page.locator("pre.ir")).to_contain_text("define dso_local spir_kernel void @matmul")
+    assert "!dbg" not in page.locator("pre.ir").inner_text()
+
+
+def test_plain_c_has_a_graph_and_no_launch(page, service):
+    visit(page, service)
+    page.get_by_label("Start from").select_option("dot.c")
+    expect(page.locator("#predictions, .panel").first).to_contain_text("no launch to predict")
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.locator(".paper g.node").first).to_be_visible()
+
+
+def test_llvm_ir_is_read_as_it_is(page, service):
+    visit(page, service)
+    page.get_by_label("Start from").select_option("gcd.ll")
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.get_by_role("application")).to_contain_text("urem")
+
+
+def test_a_run_is_followed_to_its_verified_end(page, service):
+    visit(page, service)
+    page.get_by_label("Start from").select_option("saxpy.cl")
+    page.get_by_label("Work-items").fill("65536")
+    expect(page.locator(".status").first).to_contain_text("Predicted")
+    page.get_by_role("button", name="Run it here").click()
+    expect(page.locator(".facts")).to_contain_text("verified", timeout=60_000)
+    expect(page.get_by_role("heading", name="Cuts: measured on the predicted curve")).to_be_visible()
+    expect(page.locator("svg[aria-label='Timeline of the last run']")).to_be_visible()
+
+
+def test_a_hanging_kernel_is_told_and_stops(page, service):
+    id = service.ask(
+        "POST", "/api/run", {"source": opencl(HANGING), "global_size": 64, "seconds": 1.0, "repeat": 1}
+    ).json["id"]
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    expect(page.get_by_role("alert")).to_contain_text("Does the kernel end?", timeout=60_000)
+
+
+def test_a_running_job_is_cancelled(page, service):
+    body = {"source": opencl(HANGING), "global_size": 64, "seconds": 60, "repeat": 1, "name": "endless"}
+    id = service.ask("POST", "/api/run", body).json["id"]
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("alert")).to_contain_text("It was cancelled")
+
+
+def test_a_reload_in_the_middle_of_a_job_goes_on_with_it(page, service):
+    body = {"source": opencl(HANGING), "global_size": 64, "seconds": 3, "repeat": 1, "name": "slow"}
+    id = service.ask("POST", "/api/run", body).json["id"]
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_visible(timeout=60_000)
+
+
+def test_the_back_button_leads_back(page, service):
+    visit(page, service, "Machine")
+    expect(page.get_by_role("heading", name="Devices")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Systems").click()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Devices")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".cm-content")).to_contain_text("matmul")
+
+
+def test_colours_follow_the_system_and_the_button(browser, service):
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    visit(page, service)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Dark or light colours").click()
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark != light
+    page.reload()
+    expect(page.locator(".machine").first).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+    context.close()
+
+
+@pytest.mark.parametrize("view", ["Kernel", "Runs", "Machine", "Systems"])
+def test_nothing_is_wider_than_a_narrow_screen(page, service, view):
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(page, service, view)
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_everything_is_reached_with_the_keyboard_alone(page, service):
+    visit(page, service)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.get_by_role("tab", name="Prediction").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Why")).to_be_focused()
+    expect(page.get_by_role("heading", name="Lines")).to_be_visible()
+    page.get_by_role("link", name="Machine").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Devices")).to_be_visible()
+
+
+def test_two_tabs_see_the_same_jobs(page, service):
+    id = run_of(service, name="seen by both")
+    visit(page, service, "Runs")
+    other = page.context.new_page()
+    visit(other, service, "Runs")
+    for one in (page, other):
+        expect(one.get_by_role("link", name="seen by both").first).to_be_visible()
+    other.locator(f"a[href='#/runs/{id}']").click()
+    other.get_by_role("button", name="Delete").click()
+    expect(other.locator(f"a[href='#/runs/{id}']")).to_have_count(0)
+    page.reload()
+    expect(page.locator("table.jobs, .list p").first).to_be_visible()
+    expect(page.locator(f"a[href='#/runs/{id}']")).to_have_count(0)
+
+
+def test_a_lost_connection_is_told_and_found_again(page, service):
+    visit(page, service)
+    page.context.set_offline(True)
+    write(page, SAXPY)
+    expect(page.locator("#connection")).to_have_text("The service does not answer")
+    page.context.set_offline(False)
+    write(page, MATMUL)
+    expect(page.locator("#connection")).to_have_text("")
+    expect(page.locator(".status").first).to_contain_text("Predicted")
+
+
+def test_a_wrong_token_is_asked_for_again(page, service):
+    visit(page, service, token="not-the-token-at-all")
+    page.get_by_role("button", name="Run it here").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("needs the token")
+    dialog.get_by_label("Token").fill(TOKEN)
+    dialog.get_by_role("button", name="Use it").click()
+    expect(page.locator("article.run")).to_be_visible()
+
+
+def test_a_token_that_is_refused_twice_leaves_a_message(page, service):
+    visit(page, service, token="not-the-token-at-all")
+    page.get_by_role("button", name="Run it here").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(page.locator(".status.bad")).to_contain_text("token")
+
+
+def test_a_link_holds_the_kernel_itself(page, service, browser):
+    visit(page, service)
+    write(page, "// mine\n" + SAXPY)
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".status").first).to_contain_text("link")
+    context = browser.new_context()
+    other = context.new_page()
+    other.goto(page.url)
+    expect(other.locator(".cm-content")).to_contain_text("// mine")
+    context.close()
+
+
+def test_two_runs_stand_side_by_side(page, service):
+    first, second = run_of(service, name="one"), run_of(service, MATMUL, global_size=[64, 64], name="two")
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{first},{second}")
+    expect(page.locator("article.run")).to_have_count(2)
+    expect(page.locator("article.run h2").nth(0)).to_be_visible()
+
+
+def test_a_run_is_renamed_and_kept_as_one_file(page, service, tmp_path):
+    id = run_of(service, name="before")
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    page.on("dialog", lambda dialog: dialog.accept("after"))
+    page.get_by_role("button", name="Rename").click()
+    expect(page.get_by_role("heading", name="after")).to_be_visible()
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="Save as HTML").click()
+    kept.value.save_as(tmp_path / "run.html")
+    text = (tmp_path / "run.html").read_text()
+    assert "<svg" in text
+    assert "src=" not in text
+    assert TOKEN not in text
+
+
+def test_a_run_leads_back_to_its_kernel(page, service):
+    id = run_of(service, "// of the run\n" + SAXPY)
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    page.get_by_role("button", name="Open the kernel").click()
+    expect(page.locator(".cm-content")).to_contain_text("// of the run")
+
+
+def test_the_roofline_shows_the_devices_and_what_was_run(page, service):
+    run_of(service, MATMUL, global_size=[64, 64], arguments=["n=64"])
+    visit(page, service, "Machine")
+    expect(page.locator("svg[aria-label^='Roofline of cpu']")).to_be_visible()
+    expect(page.locator("svg[aria-label^='Roofline'] circle").first).to_be_attached()
+
+
+def test_a_profile_is_ordered_over_systems(page, service, tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({"counters": {"opcount": 1.0}}))
+    visit(page, service, "Systems")
+    page.get_by_label("Profile").set_input_files(str(file))
+    expect(page.locator(".systems .status")).to_contain_text("The profile has no")
+    page.get_by_role("button", name="Use an example").click()
+    expect(page.locator(".systems")).to_contain_text("Fastest first")
+
+
+def test_a_file_that_is_no_profile_is_told(page, service, tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text("{")
+    visit(page, service, "Systems")
+    page.get_by_label("Profile").set_input_files(str(file))
+    expect(page.locator(".systems .status")).to_contain_text("is not JSON")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser, service, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed here: cd web && npm ci")
+    id = run_of(service, cuts=True)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 860}, color_scheme=scheme, bypass_csp=True
+    )
+    page = context.new_page()
+    visit(page, service)
+    found = []
+    for view, tab in (
+        ("kernel", "Prediction"), ("kernel", "Why"), ("kernel", "Graph"), ("kernel", "LLVM IR"),
+        (f"runs/{id}", ""), ("machine", ""), ("systems", ""),
+    ):  # fmt: skip
+        page.goto(f"{service.base}/#/{view}")
+        if tab:
+            page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(600)
+        page.add_script_tag(path=str(AXE))
+        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        found += [
+            (view, tab, one["id"], [node["html"][:160] for node in one["nodes"][:3]])
+            for one in result["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+    context.close()
+    assert found == []
+
+
+def test_typing_asks_once_for_what_is_there_at_last(page, service):
+    visit(page, service)
+    asked = []
+    page.on("request", lambda request: asked.append(request) if request.url.endswith("/inspect") else None)
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("// a comment that takes some time", delay=15)
+    expect(page.locator(".stale")).to_have_count(0)
+    time.sleep(0.5)
+    assert 1 <= len(asked) <= 4
+    assert asked[-1].post_data_json["source"]["text"].endswith("some time")

@@ -1,0 +1,153 @@
+"""Load `apportion serve` on loopback and write what it took: `python tools/service_load.py OUT.json`.
+
+Three questions: how fast a known kernel is answered at 32 clients, how fast a source never seen is, and
+whether memory grows. Clients are coroutines of one process, so they take a part of the same processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+STARTERS = Path(__file__).parents[1] / "src/apportion/serve/starters"
+CLIENTS = 32
+TOKEN = "the-load-run-has-its-own-token"
+
+
+async def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--known", type=int, default=20_000, help="requests for known kernels")
+    parser.add_argument("--new", type=int, default=300, help="requests for sources never seen")
+    parser.add_argument("--long", type=int, default=100_000, help="requests over which memory is watched")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-c", "from apportion.cli import main; main()", "serve", "--port", "0",
+                "--folder", folder, "--token", TOKEN, "--rate", "100000",
+            ],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().partition("/#")[0].rpartition(":")[2])
+            found = await measured(port, process.pid, options)
+        finally:
+            process.terminate()
+            process.wait()
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Every number."""
+    kernels = [(path.name, path.read_text()) for path in sorted(STARTERS.glob("*.cl"))]
+    chance = random.Random(0)
+
+    def known() -> bytes:
+        name, text = chance.choice(kernels)
+        return question(port, name, text, chance)
+
+    def new() -> bytes:
+        name, text = chance.choice(kernels)
+        return question(
+            port, name, f"{text}\n// {chance.random()}\n#define NEVER_SEEN {chance.random()}\n", chance
+        )
+
+    await load(port, pid, [known() for _ in range(200)], CLIENTS)  # so that every kernel is known
+    before = os.getloadavg()[0]
+    found: dict[str, Any] = {
+        "processors": len(os.sched_getaffinity(0)),
+        "load_average_before": before,
+        "known": await load(port, pid, [known() for _ in range(options.known)], CLIENTS),
+        "new, one client": await load(port, pid, [new() for _ in range(options.new)], 1),
+        "new, four clients": await load(port, pid, [new() for _ in range(options.new)], 4),
+    }
+    memory = []
+    for _ in range(10):
+        memory.append(resident(pid) >> 10)
+        await load(port, pid, [known() for _ in range(options.long // 10)], CLIENTS)
+    found["memory"] = {"requests": options.long, "kib": [*memory, resident(pid) >> 10]}
+    return found
+
+
+def question(port: int, name: str, text: str, chance: random.Random) -> bytes:
+    """A request for a prediction of a launch of some size."""
+    body = json.dumps(
+        {
+            "source": {"text": text, "name": name},
+            "local_size": chance.choice([64, 128, 256]),
+            "bytes": chance.randrange(1 << 10, 1 << 30),
+        }
+    ).encode()
+    return (
+        f"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+async def load(port: int, pid: int, requests: list[bytes], clients: int) -> dict[str, Any]:
+    """All requests, by so many clients that each wait for an answer before they ask again."""
+    taken: list[float] = []
+    statuses: Counter[int] = Counter()
+
+    async def client(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for request in requests[number::clients]:
+            began = time.perf_counter()
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            body = await reader.readexactly(length)
+            taken.append(time.perf_counter() - began)
+            status = int(head[9:12])
+            statuses[status] += 1
+            if status == 200:
+                assert 0 <= json.loads(body)["cpu_share"] <= 1
+        writer.close()
+
+    began, used = time.perf_counter(), processor_seconds(pid)
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    seconds, used = time.perf_counter() - began, processor_seconds(pid) - used
+    order = sorted(taken)
+    return {
+        "requests": len(requests), "clients": clients, "seconds": round(seconds, 2),
+        "per_second": round(len(requests) / seconds, 1),
+        "processor_ms_each": round(1e3 * used / len(requests), 3),
+        "median_ms": round(1e3 * statistics.median(order), 2),
+        "p90_ms": round(1e3 * order[int(0.9 * len(order))], 2),
+        "p99_ms": round(1e3 * order[int(0.99 * len(order))], 2), "most_ms": round(1e3 * order[-1], 2),
+        "statuses": {str(status): count for status, count in sorted(statuses.items())},
+    }  # fmt: skip
+
+
+def processor_seconds(pid: int) -> float:
+    """What the service's own process has had of the processors, without its workers and its clients."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory of the service's own process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

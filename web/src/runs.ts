@@ -1,0 +1,170 @@
+// The Run view: jobs with their progress, what came of them, and two of them side by side.
+import { ask, follow, packed, Refusal, withToken } from "./api";
+import { bars, COLOURS, cutCurve, timeline } from "./charts";
+import { announce, download, fill, h, percent, short, time } from "./dom";
+
+interface Job { id: string; verb: string; name: string; state: string; created: number; started: number | null; ended: number | null; error: { kind: string; message: string } | null; request: any; answer: any }
+
+const ENDED = ["done", "failed", "cancelled", "interrupted"];
+
+export class RunsView {
+  readonly element = h("section", { class: "runs", "aria-label": "Runs" });
+  private list = h("div", { class: "list" });
+  private detail = h("div", { class: "detail", "aria-live": "off" });
+  private chosen: string[] = [];
+  private following?: AbortController;
+  private jobs: Job[] = [];
+
+  constructor() { this.element.append(h("h1", {}, "Runs"), h("div", { class: "split" }, this.list, this.detail)); }
+
+  /** Show the jobs, and one of them or two side by side. */
+  async open(what: string): Promise<void> {
+    this.following?.abort();
+    this.chosen = what.split(",").filter(Boolean);
+    await this.refresh();
+    if (this.chosen.length === 0) { fill(this.detail, h("p", {}, "Choose a run, or two to compare them. Run a kernel from the Kernel view.")); return; }
+    const stopping = this.following = new AbortController();
+    await Promise.all(this.chosen.map((id) => this.watch(id, stopping.signal)));
+  }
+
+  private async refresh(): Promise<void> {
+    try {
+      this.jobs = await withToken(() => ask("GET", "/api/jobs?limit=100"));
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      fill(this.list, h("p", { class: "bad" }, error.problem.message));
+      return;
+    }
+    fill(this.list, this.jobs.length === 0 ? h("p", {}, "There are no runs yet.") : h("table", { class: "jobs" },
+      h("thead", {}, h("tr", {}, ["", "name", "what", "state", "when"].map((title) => h("th", {}, title)))),
+      h("tbody", {}, this.jobs.map((job) => h("tr", { class: this.chosen.includes(job.id) ? "chosen" : "" },
+        h("td", {}, h("input", { type: "checkbox", "aria-label": `Compare ${job.name}`, checked: this.chosen.includes(job.id), onchange: (event: Event) => this.pick(job.id, (event.target as HTMLInputElement).checked) })),
+        h("td", {}, h("a", { href: `#/runs/${job.id}` }, job.name)), h("td", {}, job.verb),
+        h("td", {}, h("span", { class: `state ${job.state}` }, job.state)), h("td", {}, new Date(1000 * job.created).toLocaleTimeString()))))));
+  }
+
+  private pick(id: string, add: boolean): void {
+    const chosen = add ? [...this.chosen, id].slice(-2) : this.chosen.filter((one) => one !== id);
+    location.hash = `#/runs/${chosen.join(",")}`;
+  }
+
+  private async watch(id: string, signal: AbortSignal): Promise<void> {
+    const place = h("article", { class: "card run", "data-job": id });
+    if (this.chosen[0] === id) fill(this.detail);
+    this.detail.classList.toggle("two", this.chosen.length > 1);
+    this.detail.append(place);
+    try {
+      let job = await ask("GET", `/api/jobs/${id}`, undefined, signal) as Job;
+      if (!ENDED.includes(job.state)) {
+        const points: any[] = [];
+        this.progress(place, job, { stage: job.state, part: 0 }, points);
+        await follow(id, ({ body }) => { if (body.point) points.push(body.point); this.progress(place, job, body, points); }, signal);
+        if (signal.aborted) return;
+        job = await ask("GET", `/api/jobs/${id}`, undefined, signal) as Job;
+        announce(`${job.name}: ${job.state}`);
+        void this.refresh();
+      }
+      this.result(place, job);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Refusal)) throw error;
+      fill(place, h("p", { class: "bad" }, error.problem.message));
+    }
+  }
+
+  private progress(place: Element, job: Job, said: Record<string, any>, points: any[]): void {
+    const part = said.total ? said.done / said.total : said.part ?? 0;
+    fill(place, h("h2", {}, job.name), h("p", { role: "status" }, `${said.stage ?? "working"} …`),
+      h("progress", { max: 1, value: part, "aria-label": "progress" }),
+      points.length > 0 && pointTable(points),
+      h("p", {}, h("button", { type: "button", onclick: () => void this.cancel(job.id) }, "Cancel")));
+  }
+
+  private async cancel(id: string): Promise<void> {
+    await ask("POST", `/api/jobs/${id}/cancel`, {}).catch((error) => { if (!(error instanceof Refusal)) throw error; });
+  }
+
+  private result(place: HTMLElement, job: Job): void {
+    const { answer, error, request } = job;
+    const buttons = h("p", { class: "actions" },
+      h("button", { type: "button", class: "quiet", onclick: () => void this.rename(job) }, "Rename"),
+      h("button", { type: "button", class: "quiet", onclick: () => void this.remove(job) }, "Delete"),
+      job.verb === "run" && h("button", { type: "button", class: "quiet", onclick: () => void this.edit(job) }, "Open the kernel"),
+      answer && h("button", { type: "button", class: "quiet", onclick: () => this.keep(place, job) }, "Save as HTML"));
+    if (!answer) {
+      const words: Record<string, string> = { cancelled: "It was cancelled.", interrupted: "The service ended while it ran. Open the kernel and run it again." };
+      fill(place, h("h2", {}, job.name), h("p", { class: "bad", role: "alert" }, error ? error.message : words[job.state] ?? job.state), buttons);
+      return;
+    }
+    if (job.verb === "measure") { fill(place, h("h2", {}, job.name), h("p", {}, `${answer.points.length} points, ${answer.failures} failures`), pointTable(answer.points), buttons); return; }
+    const devices = Object.keys(answer.devices);
+    const colour = (device: string) => COLOURS[devices.indexOf(device) % COLOURS.length];
+    const [first, second] = devices;
+    const forecast = answer.forecast?.devices ?? {};
+    const predicted: [number, number][] = forecast[first] && forecast[second] ? Array.from({ length: 41 }, (_, step) => {
+      const share = step / 40;
+      return [share, Math.max(share > 0 ? forecast[first].fixed + forecast[first].rate * share : 0, share < 1 ? forecast[second].fixed + forecast[second].rate * (1 - share) : 0)];
+    }) : [];
+    const spread = answer.forecast?.spread ?? 1;
+    fill(place, h("h2", {}, job.name),
+      h("div", { class: "facts" },
+        fact(time(answer.milliseconds), `median of ${answer.repeats.length} runs`),
+        answer.speedup !== null && fact(`${short(answer.speedup)} ×`, "the best device alone", answer.speedup >= 1.02 ? "good" : answer.speedup < 0.95 ? "bad" : ""),
+        fact(answer.verified ? "verified" : "not verified", answer.verified ? "devices agree on the results" : "nothing was compared", answer.verified ? "good" : "bad"),
+        answer.conflicts > 0 && fact(String(answer.conflicts), "elements written differently", "bad")),
+      h("p", {}, `Policy ${answer.policy}: ${answer.reason}.`),
+      h("h3", {}, "Who did how much"),
+      h("div", { class: "shares", role: "img", "aria-label": devices.map((name) => `${name} ${percent(answer.split[name] ?? 0)}`).join(", ") },
+        devices.filter((name) => answer.split[name] > 0).map((name) => h("span", { style: `flex:${answer.split[name]};background:${colour(name)}` }, `${name} ${percent(answer.split[name])}`))),
+      h("h3", {}, "When"), timeline(answer.timeline, answer.merge_milliseconds, Math.max(...answer.timeline.map((one: any) => one.began + one.upload + one.kernel + one.download)) + answer.merge_milliseconds),
+      h("h3", {}, "Against the alternatives"),
+      bars([...Object.entries(answer.alone as Record<string, number>).map(([name, value]) => ({ name: `${name} alone`, value, colour: colour(name) })),
+        { name: "as chosen", value: answer.milliseconds, colour: "var(--c2)" },
+        ...(answer.curve.length ? [{ name: "best cut", value: Math.min(...answer.curve.map(([, value]: [number, number]) => value)), colour: "var(--c3)" }] : [])], "Times", time),
+      answer.curve.length > 0 && [h("h3", {}, "Cuts: measured on the predicted curve"),
+        cutCurve(first, second, [
+          ...(predicted.length ? [{ name: "predicted", colour: "var(--c0)", points: predicted, band: predicted.map(([share, value]) => [share, value / spread, value * spread] as [number, number, number]) }] : []),
+          { name: "measured", colour: "var(--c1)", points: answer.curve, dots: true }], [answer.split[first] ?? 0, answer.milliseconds, "as chosen"]),
+        h("p", { class: "origin" }, h("span", { class: "key" }, h("i", { style: "background:var(--c1)" }), "measured"), predicted.length > 0 && [h("span", { class: "key" }, h("i", { style: "background:var(--c0)" }), "predicted"), `from ${answer.forecast.origin}, give or take a factor of ${short(spread)}`])],
+      h("details", {}, h("summary", {}, "Arguments and source"),
+        h("p", {}, Object.entries(answer.launch.arguments).map(([name, word]) => `${name}=${word}`).join(", "), `; ${answer.launch.global_size.join(" × ")} work-items in groups of ${answer.launch.local_size.join(" × ")}`),
+        h("pre", { class: "ir", tabindex: 0, role: "region", "aria-label": "Source" }, request.source.text)),
+      buttons);
+  }
+
+  private async rename(job: Job): Promise<void> {
+    const name = prompt("A name for this run", job.name);
+    if (!name) return;
+    await ask("PATCH", `/api/jobs/${job.id}`, { name });
+    await this.open(this.chosen.join(","));
+  }
+
+  private async remove(job: Job): Promise<void> {
+    await ask("DELETE", `/api/jobs/${job.id}`);
+    location.hash = "#/runs/" + this.chosen.filter((one) => one !== job.id).join(",");
+    await this.refresh();
+  }
+
+  private async edit(job: Job): Promise<void> {
+    const { source, global_size, local_size, kernel } = job.request;
+    const size = (value: number | number[] | null) => (value === null ? "" : [value].flat().join("x"));
+    location.hash = `#/kernel/${await packed({ text: source.text, language: source.language, name: source.name, size: size(global_size), local: size(local_size), arguments: job.request.arguments.join(" "), kernel: kernel ?? "" })}`;
+  }
+
+  private keep(place: HTMLElement, job: Job): void {
+    const copy = place.cloneNode(true) as HTMLElement;
+    copy.querySelectorAll("button, .actions").forEach((one) => one.remove());
+    const style = [...document.styleSheets].flatMap((sheet) => { try { return [...sheet.cssRules].map((rule) => rule.cssText); } catch { return []; } }).join("\n");
+    const page = h("html", { lang: "en" }, h("head", {}, h("meta", { charset: "utf-8" }), h("title", {}, `${job.name}: apportion`), h("style", {}, style)), h("body", {}, h("main", {}, copy)));
+    download(`${job.name.replace(/\W+/g, "-")}.html`, "text/html", `<!doctype html>\n${page.outerHTML}`);
+  }
+}
+
+function fact(value: string, words: string, kind = ""): HTMLElement { return h("div", { class: `fact ${kind}` }, h("b", {}, value), h("span", {}, words)); }
+
+/** Measured points as a table. */
+export function pointTable(points: any[]): HTMLElement {
+  return h("table", {}, h("thead", {}, h("tr", {}, ["kernel", "device", "work-items", "group", "time"].map((title) => h("th", {}, title)))),
+    h("tbody", {}, points.slice(-200).map((point) => h("tr", {}, h("td", {}, point.kernel), h("td", {}, point.device), h("td", {}, String(point.global_size)), h("td", {}, String(point.local_size)),
+      h("td", {}, point.failure ? h("span", { class: "bad" }, point.failure) : time(1000 * point.seconds))))));
+}
