@@ -17,6 +17,8 @@ from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.learn.shares.kernel_model import KernelModel
 from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
+from apportion.learn.shares.share_data import ShareData
+from apportion.learn.shares.share_forest_learner import ShareForestExperiment, ShareForestLearner
 from apportion.learn.shares.shipping import IntervalCoverage, ship, ship_pair
 from apportion.settings import load
 from apportion.weights import folder_of
@@ -99,7 +101,12 @@ def predictor(
     """
     rows: list[tuple[object, ...]] = []
     if measurements is None:
-        for name, table in _tables(data, PAIRS if pair is None else [pair]).items():
+        tables = _tables(data, PAIRS if pair is None else [pair])
+        for name in tables:
+            learner = ShareForestLearner(ShareForestExperiment(ShareData(name, data)))
+            learner.train(out / name, resume=True)
+            note(f"The forest without identity features, which answers by default, is in {out / name}")
+        for name, table in tables.items():
             model, coverage = ship(table, vectorized=False, report=note)
             rows += _covered(name, model, coverage, model.save(out / f"{name}-recall"))
     else:

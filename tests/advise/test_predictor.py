@@ -163,7 +163,7 @@ def test_several_kernels_must_be_told_apart() -> None:
     assert "has no OpenCL kernel" not in str(
         predict(source(two), local_size=64, bytes=1, kernel="*").warnings
     )
-    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia-recall"
+    assert predict(source(two), local_size=64, bytes=1, kernel="grow").model == "cgo17-nvidia"
 
 
 def test_a_kernel_without_ids_and_a_module_without_kernels_are_warned_about() -> None:

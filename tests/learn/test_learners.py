@@ -52,6 +52,13 @@ class TestPooledForests(LearnerChecks):
         return {"data": campaign(folder), "hyperparameters": {"trees": 2}}
 
 
+class TestShareForest(LearnerChecks):
+    name = "share-forest"
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        return {"data": campaign(folder), "hyperparameters": {"trees": 2}}
+
+
 class TestLaunchTimes(LearnerChecks):
     name = "launch-times"
 
@@ -103,14 +110,14 @@ class TestDataFlow(LearnerChecks):
 
 def test_every_learner_of_the_registry_is_checked() -> None:
     # Rankers are trained from stores in tests/learn/ranking/test_ranking_run.py.
-    checked = {"pooled-forests", "launch-times", "relative", "data-flow", "ranking"}
+    checked = {"share-forest", "pooled-forests", "launch-times", "relative", "data-flow", "ranking"}
     assert set(learners) == checked
 
 
 def test_a_file_names_its_learner_or_a_task_that_has_a_usual_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('task = "device-mapping"\n')
-    assert type(learner_of(path)).__name__ == "PooledForestLearner"
+    assert type(learner_of(path)).__name__ == "ShareForestLearner"
     path.write_text('task = "liveness"\ndata = "store"\n')
     assert type(learner_of(path, ["seed=4"])).__name__ == "AnalysisLearner"
     path.write_text("seed = 1\n")

@@ -52,6 +52,10 @@ class ShareChecks(PredictorChecks):
         return [KernelQuery(graph, 1 << 20, 64) for graph in KERNELS]
 
 
+class TestShareForest(ShareChecks):
+    model = "cgo17-nvidia"
+
+
 class TestPooledForests(ShareChecks):
     model = "cgo17-nvidia-recall"
 
@@ -117,7 +121,7 @@ class TestDataFlow(PredictorChecks):
 
 
 def test_every_predictor_of_the_registry_is_checked_above() -> None:
-    checked = {"pooled-forests", "launch-times", "relative-ridge", "ranker", "data-flow"}
+    checked = {"share-forest", "pooled-forests", "launch-times", "relative-ridge", "ranker", "data-flow"}
     assert set(predictors) == checked
 
 

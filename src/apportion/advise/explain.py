@@ -23,7 +23,7 @@ from apportion.learn.shares.kernel_query import KernelQuery
 from apportion.learn.shares.nearest_launches import RECALLED
 from apportion.program.drawing.draw import svg
 from apportion.program.graph import Flow, NodeType, ProgramGraph
-from apportion.program.kernel.features import FEATURES, nodes_of
+from apportion.program.kernel.features import FEATURES, INPUTS, RANGE_INPUTS, nodes_of
 from apportion.program.source import Source
 
 WHOLE = "the program as a whole"
@@ -121,11 +121,11 @@ def explain(
 ) -> Explanation:
     """What moved the answer that `predict` gives for the same arguments; it raises what that raises."""
     query = Query(source, local_size, bytes, kernel, global_size)
-    forests = forests_model("load-balance", pair, model)
-    described = describe(source, kernel=kernel, vectorized=forests.vectorized)
+    predictor = forests_model("load-balance", pair, model)
+    described = describe(source, kernel=kernel, vectorized=predictor.vectorized)
     asked = KernelQuery(described.graph, query.bytes, query.group_items, query.work_items, described.code)
-    row = np.concatenate([described.code, forests.inputs_for(asked)])
-    base, added = forests.pool.attributed(row)
+    row = described.code
+    base, added = predictor.attributed(asked)
     graph = described.graph
     carriers = nodes_of(graph)
     nodes: dict[int, float] = defaultdict(float)
@@ -133,7 +133,7 @@ def explain(
     absent: dict[str, float] = {}
     homes = _homes(graph)
     for number, name in enumerate(FEATURES):
-        if not added[name]:
+        if not added.get(name):
             continue
         carried = [node for node in carriers.get(name, ()) if homes[node]]
         if not carried:
@@ -147,10 +147,19 @@ def explain(
         for node in np.flatnonzero(graph.node_type == NodeType.INSTRUCTION).tolist()
         if node in nodes
     )
-    inputs = {name: added[name] for name in forests.inputs}
-    recalled = {name: added[name] for name in RECALLED if added[name]}
+    inputs = {name: added[name] for name in (*INPUTS, *RANGE_INPUTS) if name in added}
+    recalled = {name: added[name] for name in RECALLED if added.get(name)}
     return Explanation(
-        described.name, forests.name, base, lines, inputs, recalled, whole, absent, graph, described.warnings
+        described.name,
+        predictor.name,
+        base,
+        lines,
+        inputs,
+        recalled,
+        whole,
+        absent,
+        graph,
+        described.warnings,
     )
 
 

@@ -18,8 +18,8 @@ from apportion.data.records import nearest_class
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.learn import engines
 from apportion.learn.base import Answer, Predictor, open_predictor
-from apportion.learn.shares.kernel_model import STRANGE, Answers, KernelModel, share_answers
-from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
+from apportion.learn.shares.kernel_model import STRANGE, Answers, share_answers
+from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, ShareAnswer, SharePredictor
 from apportion.learn.times.timing_model import TimingModel
 from apportion.program.compile import CompileOptions
 from apportion.program.source import Source
@@ -262,19 +262,20 @@ def shares_model(task: str, pair: str = DEFAULT_PAIR, model: str | Path | None =
     return found
 
 
-def forests_model(task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None) -> KernelModel:
-    """A model of shares that is made of pooled forests, for one of `TASKS`.
+def forests_model(
+    task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None
+) -> AttributedPredictor:
+    """A model of shares that is made of forests, for one of `TASKS`.
 
     Raises:
         UnknownName: there is no such pair, model or task.
         InvalidSetting: the model tells times, or is of another kind.
     """
     found = shares_model(task, pair, model)
-    if not isinstance(found, KernelModel):
-        there = [one.name for one in weights.manifest().models if one.predictor == KernelModel.kind]
+    if not isinstance(found, AttributedPredictor):
         raise InvalidSetting(
-            f"{model or pair} is a {type(found).__name__}. ONNX Runtime and ONNX files are for pooled "
-            f"forests; choose one with --model: {', '.join(there)}"
+            f"{model or pair} is a {type(found).__name__}. ONNX Runtime, ONNX files and explanations are for "
+            f"forests: see `apportion models list --question shares`"
         )
     return found
 
@@ -295,9 +296,10 @@ def _share_predictor(model: str | Path) -> SharePredictor:
 def _answers(predictor: SharePredictor, engine: str) -> Answerer:
     if engine == "numpy":
         return partial(predictor.answer, confidence=CONFIDENCE)
-    if not isinstance(predictor, KernelModel):
-        forests_model(TASKS[0], model=predictor.name)  # says which models have another engine
-    assert isinstance(predictor, KernelModel)
+    if not isinstance(predictor, AttributedPredictor):
+        raise InvalidSetting(
+            f"{predictor.name} is a {type(predictor).__name__}, which NumPy alone evaluates: drop --engine"
+        )
     return partial(
         share_answers, inputs_for=predictor.inputs_for, answers=_engine(predictor, engine),
         confidence=CONFIDENCE,
@@ -305,7 +307,7 @@ def _answers(predictor: SharePredictor, engine: str) -> Answerer:
 
 
 @cache
-def _engine(model: KernelModel, engine: str) -> Answers:
+def _engine(model: AttributedPredictor, engine: str) -> Answers:
     answers: Answers = engines.load(engine)(model, CONFIDENCE)
     return answers
 

@@ -5,6 +5,7 @@ from apportion.registry import Registry
 predictors = Registry(
     "predictor",
     {
+        "share-forest": "apportion.learn.shares.share_forest:ShareForest",
         "pooled-forests": "apportion.learn.shares.kernel_model:KernelModel",
         "launch-times": "apportion.learn.times.timing_model:TimingModel",
         "relative-ridge": "apportion.learn.relative.relative_model:RelativeModel",
@@ -19,11 +20,12 @@ learners = Registry(
     {
         "data-flow": "apportion.learn.dataflow.analysis_learner:AnalysisLearner",
         "ranking": "apportion.learn.ranking.rank_learner:RankLearner",
+        "share-forest": "apportion.learn.shares.share_forest_learner:ShareForestLearner",
         "pooled-forests": "apportion.learn.shares.forest_learner:PooledForestLearner",
         "launch-times": "apportion.learn.times.times_learner:TimesLearner",
         "relative": "apportion.learn.relative.relative_learner:RelativeLearner",
     },
-    extras={"pooled-forests": "trees", "launch-times": "trees"},
+    extras={"share-forest": "trees", "pooled-forests": "trees", "launch-times": "trees"},
 )
 "What makes an artifact of a dataset: a `learner.Learner`; `apportion train` finds it here."
 
@@ -54,7 +56,7 @@ engines = Registry(
 )
 "What evaluates a kernel model: `(model, confidence) -> Answers`, all to the same answers."
 
-exports = Registry("form", {"onnx": "apportion.learn.shares.onnx_graph:onnx_of"}, extras={"onnx": "onnx"})
+exports = Registry("form", {"onnx": "apportion.learn.shares.onnx_forms:onnx_of"}, extras={"onnx": "onnx"})
 "A kernel model as a file for other programs: `(model, confidence, task) -> bytes`."
 
 rankers = Registry(

@@ -31,7 +31,7 @@ LEARNER = "learner"
 "The key of an experiment file that names its learner."
 _OF_TASK = {
     **dict.fromkeys(("reachability", "dominance", "datadep", "liveness", "subexpressions"), "data-flow"),
-    **dict.fromkeys(("load-balance", "device-mapping"), "pooled-forests"),
+    **dict.fromkeys(("load-balance", "device-mapping"), "share-forest"),
 }
 "The learner of a file that names a task and no learner."
 

@@ -67,7 +67,8 @@ def test_onnx_runtime_and_numpy_give_the_same_answers(pair: str) -> None:
 
 
 def test_the_file_is_whole_and_says_what_goes_in_and_comes_out() -> None:
-    from apportion.learn.shares.onnx_graph import SIGNATURE, onnx_of
+    from apportion.learn.shares.onnx_forms import onnx_of
+    from apportion.learn.shares.onnx_graph import SIGNATURE
 
     model = forests_model("load-balance", model="cgo17-nvidia-recall")
     data = onnx_of(model, confidence=0.8)

@@ -20,7 +20,7 @@ from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.base import check_confidence
-from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
+from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, ShareAnswer
 from apportion.learn.shares.pooled import Pooled, inputs_in
 from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
 
@@ -109,7 +109,7 @@ Answers = Callable[[Numbers, Numbers], list[ShareEstimate]]
 
 
 @dataclass(frozen=True, eq=False)
-class KernelModel(SharePredictor):
+class KernelModel(AttributedPredictor):
     """Everything that prediction needs."""
 
     kind: ClassVar[str] = "pooled-forests"
@@ -171,6 +171,9 @@ class KernelModel(SharePredictor):
         return share_answers(
             queries, self.inputs_for, by_numpy(self, check_confidence(confidence)), confidence
         )
+
+    def attributed(self, query: KernelQuery) -> tuple[float, dict[str, float]]:
+        return self.pool.attributed(np.concatenate([query.code, self.inputs_for(query)]))
 
     def save(self, folder: Path) -> Path:
         """Write the model to `folder`, which comes back."""

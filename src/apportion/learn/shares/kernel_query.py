@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -74,3 +75,22 @@ class SharePredictor(Predictor[KernelQuery, float]):
     def vectorized(self) -> bool:
         """Whether a compiler made vectors of single values in the IR that it learned from."""
         return False
+
+
+class AttributedPredictor(SharePredictor):
+    """A predictor of shares that reads rows of features, and can take an answer apart."""
+
+    @abstractmethod
+    def inputs_for(self, query: KernelQuery) -> NDArray[np.float64]:
+        """(I,): what is told of a launch beside its code, as `program.kernel.features.inputs_of` gives it.
+
+        Raises:
+            InvalidSetting: the range of the launch is needed, and it has none.
+        """
+
+    @abstractmethod
+    def attributed(self, query: KernelQuery) -> tuple[float, dict[str, float]]:
+        """What is said before anything is looked at, and what each feature adds, in percent of the work.
+
+        Together they are the answer, before it is cut at 0 and 100.
+        """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import onnxruntime
 
-from apportion.learn.shares.kernel_model import Answers, KernelModel, Numbers, ShareEstimate
-from apportion.learn.shares.onnx_graph import onnx_of
+from apportion.learn.shares.kernel_model import Answers, Numbers, ShareEstimate
+from apportion.learn.shares.kernel_query import AttributedPredictor
+from apportion.learn.shares.onnx_forms import onnx_of
 
 
-def by_onnx(model: KernelModel, confidence: float) -> Answers:
+def by_onnx(model: AttributedPredictor, confidence: float) -> Answers:
     """What `kernelmodel.by_numpy` gives, by ONNX Runtime; making and loading the graph takes its time."""
     options = onnxruntime.SessionOptions()
     # A launch takes less time than it takes to wake a second thread.

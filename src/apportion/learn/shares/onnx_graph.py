@@ -19,7 +19,7 @@ from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
 from apportion.learn.forest import Forest
 from apportion.learn.onnx_values import DOUBLE, FLOAT, INTEGER, OnnxGraph, OnnxValue, input_or_output
-from apportion.learn.shares.kernel_model import FLOOR, ROUNDED, STRANGE, KernelModel
+from apportion.learn.shares.kernel_model import FLOOR, ROUNDED, STRANGE, Familiarity, KernelModel
 from apportion.learn.shares.nearest_launches import NOTHING, SIZE_COUNTS, Memory
 from apportion.learn.shares.pooled import MEMBERS, SIZE, TRIM
 
@@ -35,7 +35,7 @@ SIGNATURE = {
 }
 
 
-def onnx_of(
+def onnx_of_pool(
     model: KernelModel,
     *,
     confidence: float,
@@ -55,10 +55,10 @@ def onnx_of(
     place = (size.greater(known).count() + size.greater_or_equal(known).count()) / 2
     wide = graph.join(rows, place, *recalled)
     forest = model.pool.joined
-    value = _trees(graph, forest, wide)
+    value = trees(graph, forest, wide)
     heard = _heard(graph, model, recognised)
-    share, spread = _middle(graph, len(forest.root), value, heard / heard.total())
-    familiarity = _familiarity(graph, model, code)
+    share, spread = middle(graph, len(forest.root), value, heard / heard.total())
+    familiarity = familiarity_of(graph, model.familiarity, code)
     widened = (familiarity / STRANGE).clipped(0, 1).taken_from(2)
     half = (spread + FLOOR) * widened * model.calibration.quantile(confidence)
     share = share.clipped(0, 100)
@@ -67,7 +67,7 @@ def onnx_of(
         "low": (share - half).clipped(0, 100) / 100,
         "high": (share + half).clipped(0, 100) / 100,
         "familiarity": familiarity,
-        "share_class": _voted(graph, value, heard),
+        "share_class": voted(graph, value, heard),
     }
     if task == "device-mapping":
         whole = {name: outputs[name].at_least(0.5) for name in ("cpu_share", "low", "high")}
@@ -169,7 +169,7 @@ def _same_program(graph: OnnxGraph, memory: Memory, code: OnnxValue) -> OnnxValu
     return nearest.with_axis(1).equals(graph.constant(program.ravel()[None, :])).both(is_it)
 
 
-def _trees(graph: OnnxGraph, forest: Forest, wide: OnnxValue) -> OnnxValue:
+def trees(graph: OnnxGraph, forest: Forest, wide: OnnxValue) -> OnnxValue:
     """(N, trees): what each tree says."""
     nodes = len(forest.feature)
     tree = np.searchsorted(forest.root, np.arange(nodes), "right") - 1
@@ -200,7 +200,7 @@ def _heard(graph: OnnxGraph, model: KernelModel, recognised: OnnxValue) -> OnnxV
     return recognised.of(DOUBLE) * graph.constant(known[None]) + graph.constant(always[None])
 
 
-def _middle(graph: OnnxGraph, trees: int, value: OnnxValue, weight: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
+def middle(graph: OnnxGraph, trees: int, value: OnnxValue, weight: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """(N, 1) each: the mean of the middle, and the deviation of all; see `Votes`."""
     count = graph.constant(np.array([trees]))
     rising, order = graph.add_several("TopK", value, count, names=("rising", "order"), axis=1, largest=0)
@@ -214,7 +214,7 @@ def _middle(graph: OnnxGraph, trees: int, value: OnnxValue, weight: OnnxValue) -
     return middle, (weight * off * off).total().root()
 
 
-def _voted(graph: OnnxGraph, value: OnnxValue, weight: OnnxValue) -> OnnxValue:
+def voted(graph: OnnxGraph, value: OnnxValue, weight: OnnxValue) -> OnnxValue:
     """(N, 1): the class that most trees are nearest to."""
     classes = np.array(CLASSES, np.float64)
     chosen = (value.with_axis(2) - graph.constant(classes)).size().where_least(2)
@@ -223,9 +223,8 @@ def _voted(graph: OnnxGraph, value: OnnxValue, weight: OnnxValue) -> OnnxValue:
     return graph.constant(np.array(CLASSES, np.int64)).looked_up(most)
 
 
-def _familiarity(graph: OnnxGraph, model: KernelModel, code: OnnxValue) -> OnnxValue:
+def familiarity_of(graph: OnnxGraph, near: Familiarity, code: OnnxValue) -> OnnxValue:
     """(N, 1); see `Familiarity.of_each`."""
-    near = model.familiarity
     known = near.kernels.astype(np.float64)
     nearest = (_apart(graph, code, near.scaling, known).least() / len(near.scaling.mean)).root()
     nearer = (nearest - ROUNDED).greater(graph.constant(near.distance[None])).count()

@@ -41,6 +41,8 @@ class IntervalCoverage:
     "The mean over applications of the part of each one's rows."
     width: float
     "The mean, in percent of the work, before intervals are cut at 0 and 100."
+    seen_width: float
+    "The same after that, as users see them."
 
 
 def ship(
@@ -56,14 +58,15 @@ def ship(
     `vectorized`: whether the compiler of the table's IR made vectors of single values.
     """
     rows, truth, aims = table.features("code"), table.shares, table.every_share
-    origins = _grouped(table.origins)
+    origins = grouped(table.origins)
     application = np.array(table.origins.application)
-    error, scale = np.zeros(len(truth)), np.zeros(len(truth))
+    said, error, scale = np.zeros(len(truth)), np.zeros(len(truth)), np.zeros(len(truth))
     faster = np.zeros(len(truth), bool)
     folds = folds_of("application", origins, seed=seed)
     for number, fold in enumerate(folds, 1):
         pool = grown(settings, table.columns, rows[fold.learnable], aims[fold.learnable], seed=seed)
         votes = pool.votes(rows[fold.test])
+        said[fold.test] = votes.mean()
         error[fold.test] = np.abs(votes.mean() - truth[fold.test])
         faster[fold.test] = (votes.mean() < 50) == (table.to_gpu[fold.test] > 0)
         scale[fold.test] = votes.spread() + FLOOR
@@ -71,7 +74,7 @@ def ship(
             report(f"{table.pair}: {number} of {len(folds)} applications held out")
     score = error / scale
     held = np.array(origins.application)
-    coverage = tuple(_coverage(score, scale, application, held, level) for level in LEVELS)
+    coverage = tuple(coverage_of(score, scale, said, application, held, level) for level in LEVELS)
     about = {
         "experiment": "python -m reproduction predictor",
         "about": table.pair,
@@ -89,7 +92,7 @@ def ship(
         "version": __version__,
     }
     fitted = grown(settings, table.columns, rows, aims, seed=seed)
-    model = KernelModel(table.pair, fitted, _calibration(score, application), _familiarity(table), about)
+    model = KernelModel(table.pair, fitted, calibration_of(score, application), _familiarity(table), about)
     return model, coverage
 
 
@@ -123,7 +126,7 @@ def ship_pair(
     return model.save(out / pair), model, coverage
 
 
-def _grouped(origins: Origins) -> Origins:
+def grouped(origins: Origins) -> Origins:
     """The same, with applications put together by chance where there are too many to hold out one by one."""
     if len(set(origins.application)) <= MOST_FOLDS:
         return origins
@@ -131,7 +134,7 @@ def _grouped(origins: Origins) -> Origins:
     return replace(origins, application=tuple(f"group {number % MOST_FOLDS}" for number in drawn))
 
 
-def _calibration(score: Numbers, application: NDArray[np.str_]) -> ConformalScores:
+def calibration_of(score: Numbers, application: NDArray[np.str_]) -> ConformalScores:
     names, counts = np.unique(application, return_counts=True)
     rows_of = dict(zip(names.tolist(), counts.tolist(), strict=True))
     weight = np.array([1 / rows_of[name] for name in application.tolist()])
@@ -139,22 +142,37 @@ def _calibration(score: Numbers, application: NDArray[np.str_]) -> ConformalScor
     return ConformalScores(score[order], weight[order])
 
 
-def _coverage(
-    score: Numbers, scale: Numbers, application: NDArray[np.str_], group: NDArray[np.str_], confidence: float
+def coverage_of(
+    score: Numbers,
+    scale: Numbers,
+    said: Numbers,
+    application: NDArray[np.str_],
+    group: NDArray[np.str_],
+    confidence: float,
 ) -> IntervalCoverage:
-    held = np.zeros(len(score), bool)
-    width = np.zeros(len(score))
+    """How often intervals of this confidence hold, each group calibrated by the others.
+
+    Args:
+        score: (N,) errors of held-out rows over their scales.
+        scale: (N,)
+        said: (N,) the shares that were predicted, in percent.
+        application: (N,) of each row; each counts as one.
+        group: (N,) what is held out together.
+    """
+    held, width, seen = np.zeros(len(score), bool), np.zeros(len(score)), np.zeros(len(score))
     for name in np.unique(group):
         test = group == name
-        quantile = _calibration(score[~test], application[~test]).quantile(confidence)
-        held[test] = score[test] <= quantile
-        width[test] = 2 * quantile * scale[test]
+        half = calibration_of(score[~test], application[~test]).quantile(confidence) * scale[test]
+        held[test] = score[test] * scale[test] <= half
+        width[test] = 2 * half
+        seen[test] = np.clip(said[test] + half, 0, 100) - np.clip(said[test] - half, 0, 100)
     each = [held[application == name].mean() for name in np.unique(application)]
     return IntervalCoverage(
         confidence,
         round(float(held.mean()), 4),
         round(float(np.mean(each)), 4),
         round(float(width.mean()), 2),
+        round(float(seen.mean()), 2),
     )
 
 
