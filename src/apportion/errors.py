@@ -23,6 +23,7 @@ message of the command line and an HTTP 422.
         ├── WorkerCrashed                   it died: of a signal, or by leaving in the middle
         ├── ItemFailed                      it raised; carries the exception's type, message and traceback
         ├── LaunchFailed                    a driver refused or failed the launch of a kernel
+        │   ├── OutOfBoundsRead             a kernel read outside its arguments
         │   └── OutOfBoundsWrite            a kernel wrote outside its arguments
         └── VerificationFailed              devices gave different results for the same launch
 """
@@ -136,6 +137,10 @@ class ItemFailed(JobError):
 
 class LaunchFailed(JobError):
     """A driver refused or failed the launch of a kernel."""
+
+
+class OutOfBoundsRead(LaunchFailed):
+    """A kernel read outside its arguments."""
 
 
 class OutOfBoundsWrite(LaunchFailed):

@@ -12,9 +12,9 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 
 def test_sizes_are_written_in_one_dimension_or_in_each() -> None:
     assert size_of("1024") == 1024
-    assert size_of("16x4") == (16, 4)
-    with pytest.raises(InvalidSetting, match="local_size must be written like 1024 or 1024x64, not '16,4'"):
-        size_of("16,4", "local_size")
+    assert size_of("16x4") == size_of("16,4") == (16, 4)
+    with pytest.raises(InvalidSetting, match="local_size must be written like 1024 or 1024x64, not '16;4'"):
+        size_of("16;4", "local_size")
 
 
 def test_a_share_is_cut_between_work_groups() -> None:

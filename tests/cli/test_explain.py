@@ -115,3 +115,18 @@ def test_unseen_kernels_get_a_page(kernel: Path, tmp_path: Path, capsys) -> None
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["pair"] for line in found} == {"cgo17-nvidia", "cgo17-amd"}
     assert "cgo17-nvidia: 1 kernels" in page.read_text()
+
+
+def test_a_damaged_row_of_a_table_fails_alone(kernel: Path, tmp_path: Path, capsys) -> None:
+    table = tmp_path / "launches.csv"
+    table.write_text(
+        "source,local_size,bytes,kernel,global_size\nscale.ll,64,1024,,4096\nscale.ll,many,1,,\nscale.ll,8x8,9,,\n"
+    )
+    run("predict", "--batch", str(table), "--json", code=1)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0]["source"].endswith("scale.ll")
+    assert (rows[0]["local_size"], rows[0]["global_size"], rows[0]["bytes"]) == ("64", "4096", 1024)
+    assert rows[1]["error"].endswith(
+        "launches.csv:3: local_size must be written like 1024 or 1024x64, not 'many'"
+    )
+    assert (rows[2]["local_size"], rows[2]["global_size"]) == ("8x8", None)

@@ -101,4 +101,27 @@ def test_nothing_to_measure_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as stopped:
         main(["measure", str(tmp_path), "--out", str(tmp_path / "out")])
     assert stopped.value.code == 1
-    assert "There is nothing to measure" in capsys.readouterr().err
+    assert "There is no .cl file in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("measure", "nothere", "--out", "out"), "There is no file or folder nothere"),
+        (("measure", "k.cl", "--devices", "cpu,tpu", "--out", "out"), "No device called 'tpu'"),
+        (("calibrate", "nothere", "--devices", "cpu"), "There is no file or folder nothere"),
+        (("calibrate", "--devices", "tpu"), "No device called 'tpu'"),
+    ],
+)
+def test_what_is_not_there_ends_with_one_line(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.cl").write_text("kernel void f(global int *x) { x[get_global_id(0)] = 1; }")
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    assert stopped.value.code == 1
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

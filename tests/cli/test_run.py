@@ -97,8 +97,8 @@ def test_a_split_is_predicted_where_nothing_was_launched_yet(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--kernel", "past", "-n", "64", "--arg", "y=int32[N]"], "wrote out of bounds"),
-        (["--kernel", "scale", "-n", "many"], "--global-size must be a number, or two or three"),
+        (["--kernel", "past", "-n", "64", "--arg", "y=int32[N]", "--trust"], "wrote out of bounds"),
+        (["--kernel", "scale", "-n", "many"], "--global-size must be written like 1024 or 1024x64"),
         (["--kernel", "scale", "-n", "64", "--arg", "z=1"], "No argument called 'z'"),
         (["-n", "64"], "There are: past, scale"),
         (["--kernel", "scale", "-n", "64", "--split", "1.5"], "A share must lie between 0 and 1, not 1.5"),
@@ -114,3 +114,52 @@ def test_what_goes_wrong_is_one_line(
     said = capsys.readouterr().err
     assert message in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_what_a_kernel_prints_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        'kernel void hello(global int *x) { if (get_global_id(0) == 3) printf("item %d\\n", 3); x[0] = 1; }'
+    )
+    (tmp_path / "hello.cl").write_text(text)
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", str(tmp_path / "hello.cl"), "-n", "64", "--split", "cpu", "--json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out)["printed"] == "item 3\n"
+    assert "x=int32[64]=zeros" in json.loads(out)["assumed"][0]
+    assert "Assumed: x=int32[64]" in err
+
+
+def test_the_compilers_reason_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\nkernel void h(global half *x) { half y = x[0]; x[1] = y; }"
+    (tmp_path / "half.cl").write_text(half)
+    with pytest.raises(SystemExit):
+        main(["run", str(tmp_path / "half.cl"), "-n", "64"])
+    said = capsys.readouterr().err
+    assert "refuses the kernel 'h':\n" in said
+    assert "half" in said.partition("refuses the kernel")[2]
+
+
+def test_strays_are_found_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "past.cl").write_text(
+        "kernel void past(global const int *x, global int *y) {\n  y[get_global_id(0)] = x[get_global_id(0) + 9];\n}\n"
+    )
+    for more in ((), ("--check",)):
+        with pytest.raises(SystemExit):
+            main(["run", str(tmp_path / "past.cl"), "-n", "64", "--arg", "x=int32[N]", *more])
+        assert "past.cl:2: past: work-item 55 reads 4 bytes at byte 256 of 'x'" in capsys.readouterr().err
+
+
+def test_a_small_number_gets_a_fitting_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "kernel void thr(global uchar *x, uchar n) { int i = get_global_id(0); if (i < n) x[i] = n; }"
+    (tmp_path / "thr.cl").write_text(text)
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", str(tmp_path / "thr.cl"), "-n", "1024", "--split", "cpu", "--json"])
+    assert "n=255 (it bounds the work-items of dimension 0; as much as fits)" in capsys.readouterr().out
+
+
+def test_no_gain_is_claimed_that_repeats_do_not_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", str(file), "--kernel", "scale", "-n", "64", "--split", "cpu"])
+    said = capsys.readouterr().err
+    assert "times the speed" not in said
+    assert "One device does it all" in said

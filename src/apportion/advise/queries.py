@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange, sizes_in_words, sizes_of
 from apportion.program.source import Source
 
 LARGEST_GROUP = 1 << 16
@@ -70,16 +70,13 @@ def size_of(text: str, name: str = "size") -> Size:
     Raises:
         InvalidSetting: it is neither.
     """
-    try:
-        numbers = tuple(int(part) for part in text.strip().split("x"))
-    except ValueError as error:
-        raise InvalidSetting(f"{name} must be written like 1024 or 1024x64, not {text!r}") from error
+    numbers = sizes_of(text, name)
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 def size_in_words(size: Size) -> str:
     """The same, the other way round."""
-    return "x".join(str(number) for number in _dimensions(size))
+    return sizes_in_words(_dimensions(size))
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,24 @@ class MeasuredQuery:
 def read_queries(
     path: Path, *, folder: Path | None = None, needed: Sequence[str] = ()
 ) -> list[MeasuredQuery]:
-    """The launches of a CSV file with the columns source, local_size and bytes; kernel and global_size if it
-    has them.
+    """The launches of a CSV file; see `read_rows`.
+
+    Raises:
+        UnreadableFile: there is no such file.
+        MalformedInput: a column is missing, or a value is no size; with its line.
+    """
+    found = read_rows(path, folder=folder, needed=needed)
+    for row in found:
+        if isinstance(row, MalformedInput):
+            raise row
+    return [row for row in found if isinstance(row, MeasuredQuery)]
+
+
+def read_rows(
+    path: Path, *, folder: Path | None = None, needed: Sequence[str] = ()
+) -> list[MeasuredQuery | MalformedInput]:
+    """The launches of a CSV file with the columns source, local_size and bytes; kernel, global_size and
+    arguments if it has them. What is wrong with a line stands in its place.
 
     Args:
         path: of the file.
@@ -115,7 +128,7 @@ def read_queries(
 
     Raises:
         UnreadableFile: there is no such file.
-        MalformedInput: a column is missing, or a value is no size; with its line.
+        MalformedInput: a column is missing.
     """
     columns = ("source", "local_size", "bytes", *needed)
     try:
@@ -127,9 +140,9 @@ def read_queries(
                     file=str(path), line=1,
                 )  # fmt: skip
             rows = list(reader)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UnreadableFile(f"Cannot read {path}: {error}") from error
-    found = []
+    found: list[MeasuredQuery | MalformedInput] = []
     for line, row in enumerate(rows, start=2):
         try:
             source = path.parent / row["source"]
@@ -141,9 +154,10 @@ def read_queries(
                 size_of(row["global_size"], "global_size") if row.get("global_size") else None,
                 tuple((row.get("arguments") or "").split()),
             )  # fmt: skip
-        except (TypeError, ValueError) as error:
-            raise MalformedInput(str(error), file=str(path), line=line) from error
-        found.append(MeasuredQuery(query, {name: value or "" for name, value in row.items()}))
+            columns_said = {name: value for name, value in row.items() if isinstance(value, str)}
+            found.append(MeasuredQuery(query, columns_said))
+        except (TypeError, ValueError, AttributeError) as error:
+            found.append(MalformedInput(str(error), file=str(path), line=line))
     return found
 
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from apportion.advise.calibrate import MOST_KERNELS
 from apportion.advise.calibrate import calibrate as adapt
 from apportion.cli.show import note, print_json, print_table
-from apportion.measure.campaign import Campaign, workloads_of
+from apportion.measure.campaign import Campaign, asked_for, kernel_files, workloads_of
 from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
@@ -52,14 +52,14 @@ def calibrate(
         most_seconds=deadline / 4,
         visit_seconds=deadline,
     )
-    files = [file for path in sources for file in (sorted(path.rglob("*.cl")) if path.is_dir() else [path])]
+    files = kernel_files(sources)
     if files:
         workloads = [each for each in workloads_of(files, campaign) if isinstance(each, Workload)]
     else:
         workloads = [drawn(_SEED, number).workload() for number in range(min(kernels, MOST_KERNELS))]
     options = DriverOptions(pocl_instances=pocl_instances, threads=threads)
     with open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend:
-        known = [info for info in backend.devices() if devices == "all" or info.id in devices.split(",")]
+        known = asked_for(backend.devices(), () if devices == "all" else tuple(devices.split(",")))
         found = adapt(workloads, backend, campaign, model=model, devices=known, report=note)
     if json:
         for one in found:

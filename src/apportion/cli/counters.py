@@ -10,7 +10,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from apportion.cli.building import USUAL, Building
-from apportion.cli.run import _sizes
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.data.counter_table import SECONDS, TABLE_I, CounterTable, Row
 from apportion.errors import InvalidSetting, UnknownName
@@ -26,6 +25,7 @@ from apportion.measure.counters.collect import (
 from apportion.measure.counters.command import Command
 from apportion.measure.counters.imports import ImportOptions, add_to, import_files, read_map
 from apportion.measure.counters.kept_choice import probe_and_keep, usual_sources
+from apportion.program.kernel.bounds import sizes_of
 
 _FLAG = Parameter(negative="")
 _LIST = Parameter(negative="")
@@ -193,8 +193,8 @@ def kernel(
     )
 
     profile, assumed, table = profile_file(
-        building.source(source, "opencl"), kernel, _sizes(global_size, "--global-size"),
-        None if local_size is None else _sizes(local_size, "--local-size"), arg, groups=groups, seed=seed,
+        building.source(source, "opencl"), kernel, sizes_of(global_size, "--global-size"),
+        None if local_size is None else sizes_of(local_size, "--local-size"), arg, groups=groups, seed=seed,
         seconds=seconds, instructions=instructions,
     )  # fmt: skip
     if out is not None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, progress
 from apportion.errors import InvalidSetting
-from apportion.measure.campaign import TABLE, Campaign, run_campaign, workloads_of
+from apportion.measure.campaign import TABLE, Campaign, kernel_files, run_campaign, workloads_of
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.observe import processor_time
@@ -61,7 +61,7 @@ def measure(
         threads: of each CPU device.
         json: print each point as a line of JSON.
     """
-    files = [file for path in sources for file in (sorted(path.rglob("*.cl")) if path.is_dir() else [path])]
+    files = kernel_files(sources)
     if not files:
         raise InvalidSetting("There is nothing to measure: give files of OpenCL C, or folders that hold some")
     campaign = Campaign(

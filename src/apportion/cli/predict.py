@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from apportion.advise.predictor import DEFAULT_PAIR, Prediction, predict_all
 from apportion.advise.predictor import predict as predict_share
-from apportion.advise.queries import Query, read_queries, size_of
+from apportion.advise.queries import MeasuredQuery, Query, read_rows, size_in_words, size_of
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
-from apportion.errors import ApportionError, InvalidSetting
+from apportion.errors import ApportionError, InvalidSetting, MalformedInput
 from apportion.program.source import Source
 
 
@@ -54,33 +55,44 @@ def predict(
     if batch is not None:
         if sources:
             raise InvalidSetting("--batch names the sources itself: give either it or sources, not both")
-        launches = [row.query for row in read_queries(batch)]
-    else:
-        if not sources or local_size is None or bytes is None:
-            raise InvalidSetting(
-                "Give a source with --local-size and --bytes, or a file of launches as --batch"
-            )
-        group = size_of(local_size, "local_size")
-        whole = None if global_size is None else size_of(global_size, "global_size")
-        if len(sources) == 1:
-            found = predict_share(
-                building.source_or_path(sources[0]),
-                local_size=group,
-                bytes=bytes,
-                kernel=kernel,
-                global_size=whole,
-                task=task,
-                pair=pair,
-                model=model,
-                engine=engine,
-                arguments=arg,
-            )
-            _show_one(found, json)
-            return
-        launches = [
-            Query(building.source_or_path(source), group, bytes, kernel, whole, arg) for source in sources
+        rows = read_rows(batch)
+        good = [row.query for row in rows if isinstance(row, MeasuredQuery)]
+        answers = iter(predict_all(good, task=task, pair=pair, engine=engine) if good else [])
+        asked = [
+            (row, row) if isinstance(row, MalformedInput) else (row.query, next(answers)) for row in rows
         ]
-    _show_all(launches, predict_all(launches, task=task, pair=pair, model=model, engine=engine), json)
+        _show_all(asked, json)
+        return
+    if not sources or local_size is None or bytes is None:
+        raise InvalidSetting("Give a source with --local-size and --bytes, or a file of launches as --batch")
+    group = size_of(local_size, "local_size")
+    whole = None if global_size is None else size_of(global_size, "global_size")
+    if len(sources) == 1:
+        found = predict_share(
+            building.source_or_path(sources[0]),
+            local_size=group,
+            bytes=bytes,
+            kernel=kernel,
+            global_size=whole,
+            task=task,
+            pair=pair,
+            model=model,
+            engine=engine,
+            arguments=arg,
+        )
+        _show_one(found, json)
+        return
+    launches = [
+        Query(building.source_or_path(source), group, bytes, kernel, whole, arg) for source in sources
+    ]
+    _show_all(
+        list(
+            zip(
+                launches, predict_all(launches, task=task, pair=pair, model=model, engine=engine), strict=True
+            )
+        ),
+        json,
+    )
 
 
 def _show_one(found: Prediction, json: bool) -> None:
@@ -108,26 +120,41 @@ def _show_one(found: Prediction, json: bool) -> None:
     print_table(("", "answer"), rows)
 
 
-def _show_all(launches: list[Query], found: list[Prediction | ApportionError], json: bool) -> None:
+def _show_all(
+    answers: Sequence[tuple[Query | MalformedInput, Prediction | ApportionError]], json: bool
+) -> None:
     rows = []
-    for launch, answer in zip(launches, found, strict=True):
-        name = launch.source.name if isinstance(launch.source, Source) else str(launch.source)
+    for launch, answer in answers:
+        said = {} if isinstance(launch, MalformedInput) else _launch(launch)
+        name = said.get("source", "")
         if isinstance(answer, ApportionError):
-            note(f"{name}: {answer}")
+            note(str(answer) if str(answer).startswith(name) else f"{name}: {answer}")
             if json:
-                print_json({"source": name, "error": str(answer)})
+                print_json({**said, "error": str(answer)})
             continue
         for warning in answer.warnings:
             note(f"Warning: {name}: {warning}.")
         if json:
-            print_json({"source": name, **answer.as_json()})
+            print_json({**said, **answer.as_json()})
         low, high = answer.interval
         rows.append(
-            (name, launch.bytes, f"{answer.cpu_share:.0%}", f"{low:.0%} to {high:.0%}", answer.device,
+            (name, said.get("bytes"), f"{answer.cpu_share:.0%}", f"{low:.0%} to {high:.0%}", answer.device,
              f"{answer.familiarity:.2f}")
         )  # fmt: skip
     if not json and rows:
         columns = ("source", "bytes", "CPU share", "interval", "faster device", "familiarity")
         print_table(columns, rows, right=columns[1:4])
-    if len(rows) < len(found):
+    if len(rows) < len(answers):
         sys.exit(1)
+
+
+def _launch(query: Query) -> dict[str, Any]:
+    """What was asked, for a row of JSON."""
+    return {
+        "source": query.source.name if isinstance(query.source, Source) else str(query.source),
+        "kernel": query.kernel,
+        "local_size": size_in_words(query.local_size),
+        "global_size": None if query.global_size is None else size_in_words(query.global_size),
+        "bytes": query.bytes,
+        **({"arguments": list(query.arguments)} if query.arguments else {}),
+    }

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from apportion.advise.learned_policy import learned
 from apportion.cli.building import USUAL, Building
-from apportion.cli.show import note, print_json, print_table
+from apportion.cli.show import note, print_json, print_table, progress
 from apportion.coexecution import page as reports
+from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, UnreadableFile
-from apportion.program.kernel.bounds import NDRange
-from apportion.runtime.arguments import arguments_for, save
+from apportion.program.kernel.bounds import NDRange, sizes_of
+from apportion.program.source import Source
+from apportion.runtime.arguments import Arguments, arguments_for, save
 from apportion.runtime.base import Limits
+from apportion.runtime.default_arguments import outside
 from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.split import Split
 from apportion.runtime.workload import beside
+
+if TYPE_CHECKING:
+    from apportion.measure.counters.bounds import Checked
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
+_FORESEEING = ("learned+feedback", "learned", "dynamic", "static")
+"Policies that ask how fast devices are."
 
 
 def run(
@@ -37,6 +46,7 @@ def run(
     merge: Annotated[tuple[str, ...], _LIST] = (),
     repeat: int = 3,
     seed: int = 0,
+    check: Annotated[bool, _FLAG] = False,
     trust: Annotated[bool, _FLAG] = False,
     building: Building = USUAL,
     seconds: float = 60.0,
@@ -64,7 +74,10 @@ def run(
         merge: `y=sum`: how results of an argument are put together, where you know better than the analysis.
         repeat: timed runs; the median is told.
         seed: of the arrays that are made up.
-        trust: do not compare the first run with one device's.
+        check: run every work-group under bounds checks first: an access outside of an array, of local memory
+            or of a constant is told with its line, index and work-item, and nothing runs. Without it, some
+            work-groups are checked where the code does not say that all accesses stay inside.
+        trust: check nothing beforehand, and do not compare the first run with one device's.
         seconds: the deadline of each launch.
         require_confinement: refuse to run where this machine cannot confine the process that runs kernels.
         threads: threads of each CPU device.
@@ -86,8 +99,8 @@ def run(
         drivers=DriverOptions(threads=threads),
         backend=backend,
     ) as shared:
-        shape = _sizes(global_size, "--global-size")
-        local = _sizes(local_size, "--local-size") if local_size is not None else shared.local_size(shape)
+        shape = sizes_of(global_size, "--global-size")
+        local = sizes_of(local_size, "--local-size") if local_size is not None else shared.local_size(shape)
         arguments = arguments_for(
             shared.signature, shared.access, NDRange(shape, local),
             beside(shared.source, shared.signature, arg), seed=seed,
@@ -95,11 +108,22 @@ def run(
         values = arguments.values
         if arguments.assumed:
             note(f"Assumed: {', '.join(map(str, arguments.assumed))}.")
+        checked = None
+        if check or (not trust and outside(shared.signature, shared.access, arguments.case) is not None):
+            checked = _checked(shared.source, shared.signature.name, arguments, whole=check)
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
         for name, _ in outputs:
             shared.signature.argument(name)
+        if shared.strangers and _policy(split) in _FORESEEING:
+            names = ", ".join(shared.strangers)
+            note(f"Calibrating {names}: what a device does per second is measured once, and kept.")
+            for _ in progress(shared.calibrate_each(), label="Calibrating", total=len(shared.strangers)):
+                pass
+        printed = _printed(shared, bound)
         comparison = compare(bound, shared.policy, repeats=repeat, cuts=report is not None)
         bound.binding.give_back()
+        if printed and not json:
+            note(f"The kernel printed:\n{printed}")
         for name, path in outputs:
             save(Path(path), name, values)
         if report is not None:
@@ -110,14 +134,16 @@ def run(
                 comparison.as_json()
                 | {
                     "assumed": [str(each) for each in arguments.assumed],
+                    "printed": printed,
+                    "checked": None if checked is None else checked.as_json(),
                     "confinement": held.as_json() if held else None,
                 }
             )
         else:
-            _print(comparison, {info.id: info.name for info in shared.devices})
+            _print(comparison, checked, {info.id: info.name for info in shared.devices})
 
 
-def _print(comparison: Comparison, names: dict[str, str]) -> None:
+def _print(comparison: Comparison, checked: Checked | None, names: dict[str, str]) -> None:
     execution = comparison.execution
     print_table(
         ("device", "share", "alone, ms", "name"),
@@ -136,9 +162,29 @@ def _print(comparison: Comparison, names: dict[str, str]) -> None:
     if execution.merge:
         print_table(("argument", "merge"), execution.merge.items())
     note(f"Policy {execution.policy}: {execution.reason}.")
-    note(f"Verified: {'yes' if execution.verified else 'no'}. Conflicts: {execution.conflicts}.")
-    if comparison.speedup is not None:
-        note(f"{comparison.speedup:.2f} times the speed of the best device alone.")
+    same = "yes, results are those of one device alone" if execution.verified else "no"
+    note(f"Verified: {same}. Conflicts: {execution.conflicts}.")
+    if checked is not None:
+        note(f"{checked}.")
+    if (said := comparison.in_words) is not None:
+        note(said)
+
+
+def _printed(shared: Together, bound: BoundKernel) -> str:
+    """What one launch prints; all the launches that follow print the same."""
+    if "printf" not in str(shared.source.text):
+        return ""
+    bound.binding.remember()
+    shared.backend.printed()
+    bound.trial(Split.alone(shared.devices[0].id))
+    return shared.backend.printed()
+
+
+def _checked(source: Source, kernel: str, arguments: Arguments, *, whole: bool) -> Checked:
+    """The launch under bounds checks: all of it, or some work-groups; what cannot be checked is told."""
+    from apportion.measure.counters.bounds import check_launch  # llvmlite is only for checks
+
+    return check_launch(source, kernel, arguments, whole=whole)
 
 
 def _policy(split: str) -> str:
@@ -150,15 +196,6 @@ def _pair(text: str, example: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise InvalidSetting(f"Write it like {example}, not {text!r}")
     return name, value
-
-
-def _sizes(text: str, option: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise InvalidSetting(
-            f"{option} must be a number, or two or three with commas between, not {text!r}"
-        ) from None
 
 
 def _write(path: Path, text: str) -> None:

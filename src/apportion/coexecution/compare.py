@@ -11,6 +11,7 @@ from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.forecast import Forecast
 from apportion.coexecution.policies.base import Policy
 from apportion.errors import InvalidSetting
+from apportion.runtime.sampling import summary
 from apportion.runtime.split import Split
 
 
@@ -27,6 +28,32 @@ class Comparison:
     forecast: Forecast | None = None
     "What was expected before anything ran, where the policy asked."
     work_items: int = 0
+    alone: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    "Device → milliseconds of each launch that it did alone."
+
+    @property
+    def speedup_interval(self) -> tuple[float, float] | None:
+        """Between which numbers the speed-up lies, as far as the repeats allow."""
+        if not self.alone:
+            return None
+        best = min((summary(times) for times in self.alone.values()), key=lambda one: one.median)
+        mine = summary(self.milliseconds)
+        return best.low / mine.high, best.high / mine.low
+
+    @property
+    def in_words(self) -> str | None:
+        """What sharing gained, where that is more than repeats vary."""
+        interval = self.speedup_interval
+        if interval is None or self.speedup is None:
+            return None
+        low, high = interval
+        if max(self.execution.split.values(), default=1.0) == 1.0:
+            return "One device does it all: sharing is not expected to be faster."
+        if low > 1:
+            return f"{self.speedup:.2f} times the speed of the best device alone ({low:.2f} to {high:.2f})."
+        if high < 1:
+            return f"{self.speedup:.2f} times the speed of the best device alone, which is slower."
+        return f"As fast as the best device alone, as far as {len(self.milliseconds)} repeats can tell."
 
     @property
     def speedup(self) -> float | None:
@@ -47,6 +74,7 @@ class Comparison:
             "repeats": self.milliseconds,
             "work_items": self.work_items,
             "speedup": self.speedup,
+            "speedup_interval": self.speedup_interval,
             "efficiency": self.efficiency,
             "curve": [[share, milliseconds] for share, milliseconds in sorted(self.curve.items())],
             "timeline": [
@@ -95,10 +123,12 @@ def compare(
     bound.binding.remember()
     execution = bound.run(policy)  # compiles, and verifies
     names = [info.id for info in bound.devices]
+    alone: dict[str, tuple[float, ...]] = {}
     bound.binding.restore()
     for place, name in enumerate(names):
         tell(f"{name} alone", 0.2 + 0.3 * place / len(names))
-        bound.time(Split({other: float(other == name) for other in names}), repeats)
+        times = bound.time(Split({other: float(other == name) for other in names}), repeats)
+        alone[name] = tuple(1e3 * seconds for seconds in times)
     curve = {}
     if cuts and len(names) > 1 and not bound.case.obstacle:
         tell("cuts between devices", 0.5)
@@ -112,7 +142,7 @@ def compare(
     execution = replace(execution, seconds=statistics.median(milliseconds) / 1e3)
     return Comparison(
         bound.kernel.signature.name, execution, tuple(milliseconds), curve, bound.case.forecast,
-        bound.span.work_items,
+        bound.span.work_items, alone,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ with together(source, "saxpy") as kernel:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -140,12 +140,22 @@ class Together:
         bound.binding.give_back()
         return execution
 
+    @property
+    def strangers(self) -> list[str]:
+        """Devices that were never calibrated."""
+        return [info.id for info in self.devices if info.calibration is None]
+
     def calibrate(self) -> None:
         """Measure the devices whose speed is not known; the results are kept for all kernels to come."""
-        strangers = [info.id for info in self.devices if info.calibration is None]
-        if strangers:
-            measured = {info.id: info for info in self.backend.calibrate(strangers)}
+        for _ in self.calibrate_each():
+            pass
+
+    def calibrate_each(self) -> Iterator[str]:
+        """The same, one device after the other; each is named when it is done."""
+        for stranger in self.strangers:
+            measured = {info.id: info for info in self.backend.calibrate([stranger])}
             self.devices = [measured.get(info.id, info) for info in self.devices]
+            yield stranger
 
     def close(self) -> None:
         """Close the backend, if it is this kernel's own; twice does nothing."""

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from apportion.errors import ApportionError, InvalidSetting, MalformedInput
+from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.jobs.holding import held
 from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions, driver_options, ir_of
@@ -238,6 +238,36 @@ def write_table(folder: Path) -> Path:
     return path
 
 
+def kernel_files(paths: Iterable[Path]) -> list[Path]:
+    """Files as they are given, and for a folder the `.cl` files in it and below.
+
+    Raises:
+        UnreadableFile: a path that is not there, or a folder without kernels.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UnreadableFile(f"There is no file or folder {path}")
+        files = sorted(path.rglob("*.cl")) if path.is_dir() else [path]
+        if not files:
+            raise UnreadableFile(f"There is no .cl file in {path}")
+        found += files
+    return found
+
+
+def asked_for(known: Sequence[DeviceInfo], names: Sequence[str]) -> list[DeviceInfo]:
+    """The devices of these ids; all where none is named.
+
+    Raises:
+        UnknownName: a device that there is not.
+    """
+    ids = [info.id for info in known]
+    for name in names:
+        if name not in ids:
+            raise UnknownName("device", name, ids)
+    return [info for info in known if not names or info.id in names]
+
+
 def workloads_of(
     sources: Iterable[Path], campaign: Campaign, build: BuildOptions = NOTHING
 ) -> Iterator[Workload | Point]:
@@ -292,7 +322,7 @@ def _visits(
     number: int,
 ) -> Iterator[list[Point]]:
     """What the pass of this number has to measure: what is not `done` (key → how often, 0 for failures)."""
-    infos = [info for info in backend.devices() if not campaign.devices or info.id in campaign.devices]
+    infos = asked_for(backend.devices(), campaign.devices)
     taken: dict[tuple[str, str], list[tuple[int, float]]] = {}
     broken: Counter[tuple[str, str]] = Counter()
     for workload in workloads:

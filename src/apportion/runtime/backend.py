@@ -80,6 +80,10 @@ class Backend(ABC):
         """What confines the process that runs kernels; None where none are run."""
         return None
 
+    def printed(self) -> str:
+        """What kernels printed since this was asked last."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of what the backend holds; twice does nothing."""

@@ -54,12 +54,12 @@ def dtype_of(text: str) -> np.dtype[Any]:
         UnknownName: no type is called so.
     """
     if match := re.fullmatch(r"struct\{(.*)\}(\d+)", text):
-        pairs = [part.partition("@") for part in match[1].split(",") if part]
+        pairs = [pair for part in match[1].split(",") if part for pair in _run(part)]
         return np.dtype(
             {
                 "names": [f"f{number}" for number in range(len(pairs))],
-                "formats": [dtype_of(kind) for kind, _, _ in pairs],
-                "offsets": [int(offset) for _, _, offset in pairs],
+                "formats": [dtype_of(kind) for kind, _ in pairs],
+                "offsets": [offset for _, offset in pairs],
                 "itemsize": int(match[2]),
             }
         )
@@ -69,14 +69,32 @@ def dtype_of(text: str) -> np.dtype[Any]:
     return np.dtype(kind)
 
 
+def _run(text: str) -> list[tuple[str, int]]:
+    """The values of `float32@8*3`: three of them, one after the other from byte 8 on."""
+    kind, _, rest = text.partition("@")
+    offset, _, count = rest.partition("*")
+    width = dtype_of(kind).itemsize
+    return [(kind, int(offset) + width * number) for number in range(int(count or 1))]
+
+
+def _runs(fields: tuple[tuple[str, int], ...]) -> str:
+    """Fields in words, those of one type that follow each other as one."""
+    runs: list[tuple[str, int, int]] = []
+    for kind, offset in fields:
+        if runs and runs[-1][0] == kind and runs[-1][1] + runs[-1][2] * dtype_of(kind).itemsize == offset:
+            runs[-1] = (kind, runs[-1][1], runs[-1][2] + 1)
+        else:
+            runs.append((kind, offset, 1))
+    return ",".join(f"{kind}@{offset}" + (f"*{count}" if count > 1 else "") for kind, offset, count in runs)
+
+
 def type_word(argument: KernelArgument) -> str | None:
     """How the elements of an argument are written; None for those whose size is not known."""
     if argument.scalar_type is not None:
         return argument.scalar_type
     if not argument.element_bytes:
         return None
-    fields = ",".join(f"{kind}@{offset}" for kind, offset in argument.fields)
-    return f"struct{{{fields}}}{argument.element_bytes}"
+    return f"struct{{{_runs(argument.fields)}}}{argument.element_bytes}"
 
 
 @dataclass(frozen=True)

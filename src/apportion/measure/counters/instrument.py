@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from apportion.errors import MalformedIR, UnknownName
 from apportion.program.kernel.features import GROUPS, family_of
 from apportion.program.kernel.instructions import CALLEE, DEFINE, IRFunction, IRModule, read_module, split_top
+from apportion.program.kernel.source_lines import SourceLines
 
 BARRIERS = re.compile(r"_Z\d+(?:work_group_|sub_group_)?barrierj")
 _DECLARE = re.compile(r'^declare\b.*?@([-\w$.]+|"[^"]*")\(')
@@ -36,6 +37,14 @@ _ORDERING = re.compile(
 _LANES = re.compile(r"<(\d+) x ")
 _POINTER = re.compile(r"^(ptr(?: addrspace\((\d+)\))?) (.*)$")
 _ENTRY = "__apportion_entry"
+SITE = "__apportion_site"
+"A variable that holds the line of the source whose access is made."
+_ROOM = 512
+"Bytes behind each variable of the module: what overruns one of them must not land in the next."
+_NODE = re.compile(r"^!(\d+) = (.*)$")
+_DEBUG = re.compile(r"!DI[A-Z]\w*\(")
+_NUMBERS = re.compile(r"!(\d+)")
+_ATTACHMENT = re.compile(r",? ![\w.]+ !(\d+)")
 FAMILIES = ("int", "fp", "mem", "control", "call", "other")
 _FAMILY_OF = {
     **dict.fromkeys((*GROUPS["integer"], "icmp"), "int"),
@@ -92,11 +101,20 @@ class Instrumented:
     parameter_types: tuple[str, ...]
 
 
-def instrumented(ir: str, kernel: str, triple: str, layout: str, provided: Sequence[str]) -> Instrumented:
+def instrumented(
+    ir: str,
+    kernel: str,
+    triple: str,
+    layout: str,
+    provided: Sequence[str],
+    *,
+    lines: SourceLines | None = None,
+) -> Instrumented:
     """The kernel and what it calls, counting, for a target.
 
     Args:
         provided: functions that need no definition.
+        lines: where instructions come from; before each access the number of its line is noted in `SITE`.
 
     Raises:
         UnknownName: the module has no such kernel.
@@ -107,23 +125,26 @@ def instrumented(ir: str, kernel: str, triple: str, layout: str, provided: Seque
         raise UnknownName("kernel", kernel, [function.name for function in module.kernels])
     reached = _reached(module, kernel)
     called = {name for function in reached for name in _called(module.functions[function])}
-    weaver = _Weaver(module, frozenset(reached))
+    weaver = _Weaver(module, frozenset(reached), lines)
+    types: list[str] = []
     head: list[str] = []
     body: list[str] = []
     tail: list[str] = []
     declares: dict[str, str] = {}
     variables: list[GlobalMemory] = []
-    lines = iter(ir.splitlines())
-    for line in lines:
+    printed_lines = iter(ir.splitlines())
+    for line in printed_lines:
         if match := DEFINE.match(line):
             name = match[1].strip('"')
-            text = [line, *_until_end(lines)]
+            text = [line, *_until_end(printed_lines)]
             if name in reached:
                 body += weaver.function(text)
         elif match := _DECLARE.match(line):
             declares[match[1].strip('"')] = line
         elif line.startswith(("target ", "source_filename", ";")):
             continue
+        elif line.startswith("%"):
+            types.append(line)
         elif match := _GLOBAL.match(line):
             head.append(_exported(match))
             variables.append(_variable(module, match))
@@ -139,6 +160,7 @@ def instrumented(ir: str, kernel: str, triple: str, layout: str, provided: Seque
     parts = [
         f'target datalayout = "{layout}"',
         f'target triple = "{triple}"',
+        *types,
         *head,
         *body,
         *(line for name, line in needed.items() if not BARRIERS.match(name)),
@@ -146,6 +168,8 @@ def instrumented(ir: str, kernel: str, triple: str, layout: str, provided: Seque
         *_entry(function),
         *tail,
     ]
+    if lines is not None:
+        parts = _without_debug([*parts, f"@{SITE} = global i32 0"])
     printed = (
         "\n".join(_CONVENTION.sub("", line) if not line.startswith("!") else line for line in parts) + "\n"
     )
@@ -181,9 +205,46 @@ def _reached(module: IRModule, kernel: str) -> set[str]:
 
 
 def _exported(match: re.Match[str]) -> str:
-    """A variable that can be found by its name from outside."""
+    """A variable that can be found by its name from outside, with room behind it that belongs to nothing."""
     space = f"addrspace({match['space']}) " if match["space"] else ""
-    return f"{match['name']} = {space}{match['kind']} {match['rest']}"
+    kind = _first_type(match["rest"])
+    value, comma, more = _initial(match["rest"][len(kind) :].strip())
+    room = f"[{_ROOM} x i8]"
+    whole = (
+        value
+        if value in ("undef", "poison", "zeroinitializer")
+        else (f"{{ {kind} {value}, {room} zeroinitializer }}")
+    )
+    return f"{match['name']} = {space}{match['kind']} {{ {kind}, {room} }} {whole}{comma}{more}"
+
+
+def _initial(text: str) -> tuple[str, str, str]:
+    """What a variable holds at first, and what is said behind it."""
+    parts = split_top(text)
+    return parts[0], ", " if len(parts) > 1 else "", ", ".join(parts[1:])
+
+
+def _without_debug(lines: Sequence[str]) -> list[str]:
+    """IR without debug locations: what is woven in has none, which LLVM does not allow beside others."""
+    gone: set[str] = set()
+    left = list(lines)
+    while True:
+        lost = {
+            match[1]
+            for line in left
+            if (match := _NODE.match(line))
+            and (_DEBUG.search(line) or not gone.isdisjoint(_NUMBERS.findall(match[2])))
+        }
+        if lost <= gone:
+            break
+        gone |= lost
+    kept = []
+    for line in left:
+        match = _NODE.match(line)
+        if line.startswith("!llvm.dbg") or (match is not None and match[1] in gone):
+            continue
+        kept.append(_ATTACHMENT.sub(lambda found: "" if found[1] in gone else found[0], line))
+    return kept
 
 
 def _variable(module: IRModule, match: re.Match[str]) -> GlobalMemory:
@@ -225,9 +286,11 @@ class _Weaver:
 
     module: IRModule
     defined: frozenset[str]
+    lines: SourceLines | None = None
     segments: list[Segment] = field(default_factory=list)
     branches: int = 0
     barrier: bool = False
+    copies: int = 0
     _hooks: set[str] = field(default_factory=set)
 
     def declarations(self) -> list[str]:
@@ -275,8 +338,10 @@ class _Weaver:
             woven.append("  call void @__apportion_barrier()")
             return _Open(len(woven))
         segment.add(opcode, _width(opcode, rest), _family(opcode, rest))
-        for hook in self._touches(opcode, rest):
-            woven.append(f"  call void {hook}")
+        touches = list(self._touches(opcode, rest))
+        if touches and self.lines is not None:
+            woven.append(f"  store i32 {self.lines.line_of(rest)}, ptr @{SITE}")
+        woven += touches
         if opcode == "br" and rest.lstrip().startswith("i1 "):
             condition = split_top(rest.strip())[0]
             woven.append(f"  call void @__apportion_branch(i32 {self.branches}, i1 zeroext {condition[3:]})")
@@ -315,18 +380,24 @@ class _Weaver:
             yield self._hook("update", pointer, self._bytes(_first_type(value)))
         elif opcode == "call" and (match := _MEMORY.search(text)):
             inside = text[text.index("(", match.end()) + 1 : text.rindex(")")]
-            target, source = split_top(inside)[:2]
-            yield self._hook("store", _bare(target), 1)
+            target, source, length = split_top(inside)[:3]
+            kind, size = length.split()[0], length.split()[-1]
+            if not size.isdigit() and kind != "i32":
+                name = f"%apportion.bytes.{self.copies}"  # a name, so that numbers of values stay
+                self.copies += 1
+                yield f"  {name} = trunc {kind} {size} to i32"
+                size = name
+            yield self._hook("store", _bare(target), size)
             if match[1] != "set":
-                yield self._hook("load", _bare(source), 1)
+                yield self._hook("load", _bare(source), size)
 
-    def _hook(self, verb: str, pointer: str, size: int) -> str:
+    def _hook(self, verb: str, pointer: str, size: int | str) -> str:
         match = _POINTER.match(_ORDERING.sub("", pointer))
         if match is None:
             raise MalformedIR(f"A pointer that cannot be read: {pointer[:80]}")
         name = f"@__apportion_{verb}_{match[2] or 0}"
         self._hooks.add(f"declare void {name}({match[1]}, i32)")
-        return f"{name}({match[1]} {match[3]}, i32 {size})"
+        return f"  call void {name}({match[1]} {match[3]}, i32 {size})"
 
     def _bytes(self, kind: str) -> int:
         # A vector in memory is as long as its lanes; `bytes_of` rounds up to what an array of it takes.

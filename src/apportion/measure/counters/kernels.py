@@ -6,8 +6,9 @@ process of its own with a deadline. Every access is checked against the memory t
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,20 @@ from apportion.data.counter_table import Row
 from apportion.errors import (
     InvalidSetting,
     ItemFailed,
-    LaunchFailed,
     LimitExceeded,
     MissingPackage,
+    OutOfBoundsRead,
     OutOfBoundsWrite,
     WorkerCrashed,
 )
 from apportion.jobs import LocalRunner
 from apportion.measure.counters.builtins import definitions_of
 from apportion.measure.counters.characterise import characterised
-from apportion.measure.counters.instrument import SLOT, GlobalMemory, Instrumented, instrumented
+from apportion.measure.counters.instrument import SITE, SLOT, GlobalMemory, Instrumented, instrumented
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import KernelArgument, Signature, signature_of
+from apportion.program.kernel.source_lines import SourceLines
 from apportion.program.source import Source
 from apportion.runtime.base import LocalMemory
 from apportion.runtime.images import Argument, Image, Sampler
@@ -92,6 +94,9 @@ class KernelProfile:
 class CountJob:
     """A launch that is ready to be counted, also in another process: see `job_of`."""
 
+    source: str
+    "What the source is called, for messages."
+
     woven: Instrumented
     builtins: str
     kernel: str
@@ -123,7 +128,12 @@ def profile_kernel(
         LimitExceeded, DeadlineExceeded, WorkerCrashed: it came to no end, or to a bad one.
         MissingPackage: llvmlite is not installed.
     """
-    job = job_of(source, kernel, arguments, span, compile=compile, groups=groups, limits=limits)
+    return profile_job(job_of(source, kernel, arguments, span, compile=compile, groups=groups, limits=limits))
+
+
+def profile_job(job: CountJob) -> KernelProfile:
+    """What a prepared launch does, counted in a process of its own; errors as for `profile_kernel`."""
+    limits = job.limits
     runner = LocalRunner(1, deadline_seconds=limits.seconds, memory_bytes=limits.memory_bytes)
     for outcome in runner.map(count, [job]):
         if outcome.error is None and outcome.value is not None:
@@ -144,8 +154,15 @@ def job_of(
     compile: CompileOptions = _DEFAULT_COMPILE,
     groups: int | None = None,
     limits: CountLimits = _DEFAULT_LIMITS,
+    lines: bool = False,
 ) -> CountJob:
-    """The launch, compiled and instrumented; parameters and errors as for `profile_kernel`."""
+    """The launch, compiled and instrumented; parameters and errors as for `profile_kernel`.
+
+    Args:
+        lines: note which line of the source an access comes from, so that an error can say it.
+    """
+    if lines:
+        compile = replace(compile, line_tables=True, vectorize=False)
     ir = ir_of(source, compile)
     signature = signature_of(ir, kernel, str(source.text))
     if groups is not None and groups < 1:
@@ -153,14 +170,19 @@ def job_of(
     _check(signature, arguments)
     machine = _target_machine()
     woven = instrumented(
-        ir, signature.name, machine.triple, str(machine.target_data), tuple(_native.kernel_symbols())
+        ir,
+        signature.name,
+        machine.triple,
+        str(machine.target_data),
+        tuple(_native.kernel_symbols()),
+        lines=SourceLines.of(ir, source.name) if lines else None,
     )
     builtins = ""
     if woven.missing:
         text = definitions_of(woven.missing)
         builtins = ir_of(Source(text, "opencl", "builtins.cl"), CompileOptions(seconds=compile.seconds))
     given = tuple(zip(signature.arguments, arguments, strict=True))
-    return CountJob(woven, builtins, signature.name, given, span, groups, limits)
+    return CountJob(source.name, woven, builtins, signature.name, given, span, groups, limits)
 
 
 def _check(signature: Signature, arguments: tuple[Argument, ...]) -> None:
@@ -222,7 +244,10 @@ def count(job: CountJob) -> KernelProfile:
             [segment.size for segment in job.woven.segments], job.woven.branches, job.woven.barrier,
             memory.regions, job.limits.instructions, job.limits.stack_bytes,
         )  # fmt: skip
-    _raise_for(raw, job, memory)
+        line = 0
+        if raw["stopped"] and (place := engine.get_global_value_address(SITE)):
+            line = ctypes.c_int32.from_address(place).value
+    _raise_for(raw, job, memory, line)
     counters, opcodes = characterised(raw, job.woven.segments, job.span)
     return KernelProfile(job.kernel, counters, opcodes, raw["work_items"] < job.span.work_items, arrays)
 
@@ -298,7 +323,7 @@ class _Memory:
         self.names.append(name)
 
 
-def _raise_for(raw: dict[str, Any], job: CountJob, memory: _Memory) -> None:
+def _raise_for(raw: dict[str, Any], job: CountJob, memory: _Memory, line: int) -> None:
     if raw["stopped"] == "limit":
         raise LimitExceeded(
             f"{job.kernel} executed more than {job.limits.instructions:,} instructions. "
@@ -306,15 +331,26 @@ def _raise_for(raw: dict[str, Any], job: CountJob, memory: _Memory) -> None:
         )
     if raw["stopped"]:
         address, verb = raw["bad_address"], "writes" if raw["bad_store"] else "reads"
-        begin, size, _ = min(memory.regions, key=lambda r: _distance(address, r), default=(0, 0, 0))
-        name = memory.names[memory.regions.index((begin, size, _))] if memory.regions else "nothing"
-        where = (
-            "at address 0"
-            if raw["stopped"] == "null"
-            else f"at byte {address - begin} of {name!r}, which has {size}"
+        kind = OutOfBoundsWrite if raw["bad_store"] else OutOfBoundsRead
+        at = f"{job.source}:{line}: " if line else ""
+        raise kind(
+            f"{at}{job.kernel}: work-item {raw['bad_item']} {verb} {raw['bad_bytes']} bytes "
+            f"{_where(raw, job, memory, address)}"
         )
-        kind = OutOfBoundsWrite if raw["bad_store"] else LaunchFailed
-        raise kind(f"{job.kernel}: work-item {raw['bad_item']} {verb} {raw['bad_bytes']} bytes {where}")
+
+
+def _where(raw: dict[str, Any], job: CountJob, memory: _Memory, address: int) -> str:
+    """Where a stray access goes, by the memory that is nearest."""
+    if raw["stopped"] == "null" or not memory.regions:
+        return "at address 0"
+    number = min(range(len(memory.regions)), key=lambda each: _distance(address, memory.regions[each]))
+    begin, size, _ = memory.regions[number]
+    name = memory.names[number]
+    each = next((argument.element_bytes for argument, _ in job.arguments if argument.name == name), 0)
+    place = f"at byte {address - begin} of {name!r}, which has {size}"
+    if each > 1 and (address - begin) % each == 0:
+        place += f": {name}[{(address - begin) // each}] of {size // each} elements"
+    return place
 
 
 def _distance(address: int, region: tuple[int, int, int]) -> int:

@@ -23,7 +23,7 @@ from apportion.data.counter_table import GRAPH, CounterTable, Row, System
 from apportion.data.published import cgo17_kernels
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
 from apportion.jobs import LocalRunner
-from apportion.measure.campaign import Campaign, workloads_of
+from apportion.measure.campaign import Campaign, kernel_files, workloads_of
 from apportion.measure.counters.kernels import CountLimits, KernelProfile, count, job_of
 from apportion.program.compile import ir_of
 from apportion.program.kernel.bounds import NDRange
@@ -104,7 +104,7 @@ def items_from(
         InvalidSetting: there is nothing.
         UnreadableFile, MalformedInput: a file is not what it should be.
     """
-    paths = [path for file in files for path in (sorted(file.rglob("*.cl")) if file.is_dir() else [file])]
+    paths = kernel_files(files)
     campaign = Campaign(sizes=sizes, local_sizes=local_sizes)
     described = [each for each in workloads_of(paths, campaign) if isinstance(each, Workload)]
     if workloads is not None:

@@ -9,7 +9,8 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +18,26 @@ from typing import NamedTuple
 from apportion.errors import InvalidSetting
 
 Interval = tuple[int, int]
+
+
+def sizes_of(text: str, name: str = "size") -> tuple[int, ...]:
+    """The work-items of each dimension: `1024`, `1024x64` or `1024,64`.
+
+    Raises:
+        InvalidSetting: the text is neither.
+    """
+    try:
+        sizes = tuple(int(part) for part in re.split(r"[x×,]", text.strip()))
+    except ValueError:
+        raise InvalidSetting(f"{name} must be written like 1024 or 1024x64, not {text!r}") from None
+    if len(sizes) > 3:
+        raise InvalidSetting(f"{name} has one to three dimensions, not {len(sizes)}: {text!r}")
+    return sizes
+
+
+def sizes_in_words(sizes: Iterable[int]) -> str:
+    """The same, the other way round."""
+    return "x".join(map(str, sizes))
 
 
 @dataclass(frozen=True)
@@ -30,14 +51,19 @@ class NDRange:
     def __post_init__(self) -> None:
         if not 1 <= len(self.global_size) <= 3 or len(self.global_size) != len(self.local_size):
             raise InvalidSetting(
-                f"A range has one to three dimensions, the same for both sizes, not {self.global_size} and "
-                f"{self.local_size}"
+                f"A range has one to three dimensions, the same for both sizes, not "
+                f"{sizes_in_words(self.global_size)} and {sizes_in_words(self.local_size)}"
+            )
+        if min(*self.global_size, *self.local_size) < 1:
+            raise InvalidSetting(
+                f"Work-items of a range and of a work-group must be at least 1, not "
+                f"{sizes_in_words(self.global_size)} and {sizes_in_words(self.local_size)}"
             )
         for size, local in zip(self.global_size, self.local_size, strict=True):
             if local < 1 or size < 1 or size % local:
                 raise InvalidSetting(
-                    f"The global size {self.global_size} is not made of whole work-groups of "
-                    f"{self.local_size}; "
+                    f"The global size {sizes_in_words(self.global_size)} is not made of whole work-groups of "
+                    f"{sizes_in_words(self.local_size)}; "
                     "round it up, or choose a local size that divides it"
                 )
         if not self.offset:
@@ -60,7 +86,7 @@ class NDRange:
     @property
     def in_words(self) -> tuple[str, str]:
         """`1024x64` and `16x4`: the work-items of every dimension, and those of a group."""
-        return "x".join(map(str, self.global_size)), "x".join(map(str, self.local_size))
+        return sizes_in_words(self.global_size), sizes_in_words(self.local_size)
 
     @property
     def work_items(self) -> int:

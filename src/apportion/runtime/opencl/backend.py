@@ -76,6 +76,10 @@ class OpenCLBackend(Backend):
         """What confines the worker."""
         return self.worker.confinement
 
+    def printed(self) -> str:
+        """What kernels printed in the worker."""
+        return self.worker.printed()
+
     def close(self) -> None:
         """End the worker; the next request would start another."""
         self.worker.close()

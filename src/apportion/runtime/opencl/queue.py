@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,6 +22,10 @@ from apportion.runtime.plan import ArrayPlace, Build
 Bytes = NDArray[np.uint8]
 POCL = "Portable Computing Language"
 "What PoCL calls its platform."
+_OF_PYOPENCL = re.compile(r"clBuildProgram failed|Build on <|\(options: |\(source saved as")
+_TEMPORARY = re.compile(r"\S*/tempfile_\w+\.cl")
+_MOST_LOG_LINES = 40
+"Of what a driver's compiler says; what comes later follows from the first."
 _READ_WRITE = cl.mem_flags.READ_WRITE
 
 
@@ -53,10 +58,11 @@ class Queue:
                 program = cl.Program(self.context, build.source).build(options=build.options)
                 self._kernels[build] = cl.Kernel(program, build.kernel)
             except cl.RuntimeError as error:
+                log = build_log(str(error))
                 raise CompileError(
                     f"The compiler of {self.info.id} ({self.info.platform}) refuses the kernel "
-                    f"{build.kernel!r}",
-                    diagnostics=str(error),
+                    f"{build.kernel!r}:\n{log}",
+                    diagnostics=log,
                 ) from error
             except cl.LogicError as error:
                 raise LaunchFailed(
@@ -148,6 +154,12 @@ class Queue:
         self._images.pop(region, None)
         for key in [key for key in self.shared if key[0] == region]:
             del self.shared[key]
+
+
+def build_log(said: str) -> str:
+    """What a driver's compiler wrote, out of pyopencl's message."""
+    lines = [line for line in said.splitlines() if line.strip() and not _OF_PYOPENCL.match(line)]
+    return _TEMPORARY.sub("<source>", "\n".join(lines[:_MOST_LOG_LINES])) or "it gave no reason"
 
 
 class OwnBuffer:

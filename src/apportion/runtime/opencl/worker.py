@@ -46,6 +46,8 @@ from apportion.runtime.opencl.pipe import (
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
 
+_MOST_PRINTED = 1 << 14
+"Bytes of what kernels printed that are told."
 _POLL_SECONDS = 0.05
 "How often a busy worker's memory is looked at."
 _KEPT_PLANS = 32
@@ -79,6 +81,7 @@ class Worker:
         self._socket: socket.socket | None = None
         self._listener: Listener | None = None
         self._log: Any = None
+        self._read_to = 0
         self._attached: set[int] = set()
         self._regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self._devices: list[DeviceInfo] | None = None
@@ -155,6 +158,15 @@ class Worker:
         )
         return found
 
+    def printed(self) -> str:
+        """What kernels and drivers printed since this was asked last, the end of it if it is much."""
+        if self._log is None:
+            return ""
+        size = os.fstat(self._log.fileno()).st_size
+        self._read_to, begun = size, min(self._read_to, size)
+        self._log.seek(max(begun, size - _MOST_PRINTED))
+        return printable(self._log.read(_MOST_PRINTED).decode(errors="replace"))
+
     def run(self, plan: Plan) -> Outcome:
         """Run a plan; its arrays hold the results afterwards."""
         self.allow(readable=header_folders(plan.build.options))
@@ -211,6 +223,7 @@ class Worker:
         if self._log is not None:
             self._log.close()
             self._log = None
+            self._read_to = 0
         self._attached.clear()
         self._sent.clear()
 
