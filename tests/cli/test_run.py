@@ -97,7 +97,10 @@ def test_a_split_is_predicted_where_nothing_was_launched_yet(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--kernel", "past", "-n", "64", "--arg", "y=int32[N]", "--trust"], "wrote out of bounds"),
+        (
+            ["--kernel", "past", "-n", "64", "--arg", "y=int32[N]", "--trust", "--split", "cpu"],
+            "wrote out of bounds",
+        ),
         (["--kernel", "scale", "-n", "many"], "--global-size must be written like 1024 or 1024x64"),
         (["--kernel", "scale", "-n", "64", "--arg", "z=1"], "No argument called 'z'"),
         (["-n", "64"], "There are: past, scale"),
