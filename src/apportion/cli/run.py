@@ -25,7 +25,7 @@ from apportion.runtime.split import Split
 from apportion.runtime.workload import beside
 
 if TYPE_CHECKING:
-    from apportion.measure.counters.bounds import Checked
+    from apportion.measure.counters.bounds_check import Checked
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
@@ -182,7 +182,7 @@ def _printed(shared: Together, bound: BoundKernel) -> str:
 
 def _checked(source: Source, kernel: str, arguments: Arguments, *, whole: bool) -> Checked:
     """The launch under bounds checks: all of it, or some work-groups; what cannot be checked is told."""
-    from apportion.measure.counters.bounds import check_launch  # llvmlite is only for checks
+    from apportion.measure.counters.bounds_check import check_launch  # llvmlite is only for checks
 
     return check_launch(source, kernel, arguments, whole=whole)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from apportion.errors import InvalidSetting, OutOfBoundsRead, OutOfBoundsWrite
-from apportion.measure.counters.bounds import Checked, check_launch
+from apportion.measure.counters.bounds_check import Checked, check_launch
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
 from apportion.program.kernel.bounds import NDRange
