@@ -65,6 +65,10 @@ REPRODUCTIONS = {
         "reproduction.ranking.run:tensor_ranking",
         "Compiler configurations of tensor programs (TPU runtime prediction, Tables 3 to 5).",
     ),
+    "tuning": (
+        "reproduction.tuning.run:tuning",
+        "What few measurements find: our search and its peers on fully measured spaces.",
+    ),
 }
 "A page: the function that makes it, and its line in the help. Each lives in a file of its own."
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from apportion.coexecution.sharing import Together
     from apportion.errors import ApportionError
     from apportion.learn.relative.profile import Profile
+    from apportion.measure.results import Tolerance
+    from apportion.measure.space import Range, Space
     from apportion.program import graph_of
     from apportion.program.analysis import AnalysisRun
     from apportion.program.analysis import run as analyze
@@ -44,9 +46,12 @@ __all__ = [
     "Profile",
     "ProgramGraph",
     "Query",
+    "Range",
     "Relative",
     "Source",
+    "Space",
     "Together",
+    "Tolerance",
     "Tunable",
     "Tuning",
     "__version__",
@@ -74,9 +79,12 @@ _HOMES = {
     "Profile": "apportion.learn.relative.profile:Profile",
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
     "Query": "apportion.advise.queries:Query",
+    "Range": "apportion.measure.space:Range",
     "Relative": "apportion.advise.relative_answers:Relative",
     "Source": "apportion.program.source:Source",
+    "Space": "apportion.measure.space:Space",
     "Together": "apportion.coexecution.sharing:Together",
+    "Tolerance": "apportion.measure.results:Tolerance",
     "Tunable": "apportion.advise.tuning:Tunable",
     "Tuning": "apportion.advise.tuning:Tuning",
     "analyze": "apportion.program.analysis:run",

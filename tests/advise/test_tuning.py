@@ -45,9 +45,11 @@ def test_a_function_is_tuned_in_one_call_and_wrong_or_failing_configurations_are
     )
     assert dict(tuning.best) == {"tile": 16, "unroll": 2}
     assert tuning.speedup > 1.5
+    assert tuning.gain.certain
+    assert "times as fast as the default (between" in tuning.gain.in_words()
     failures = {one.configuration["tile"]: one.failure for one in tuning.measured if one.failure}
     assert failures[64] == "ValueError: too large a tile"
-    assert "wrong result" in failures.values()
+    assert "wrong result: the result is 2.0, not 1.0" in failures.values()
     assert len(tuning.predicted) == 15
 
 
@@ -64,7 +66,7 @@ def test_what_cannot_be_tuned_says_why():
         apportion.tune(spin, budget=8)
     with pytest.raises(InvalidSetting, match="repeats must be at least 1, not 0"):
         apportion.tune(spin, SPACE, budget=8, repeats=0)
-    with pytest.raises(InvalidSetting, match="no parameter of the space, or no value of one"):
+    with pytest.raises(InvalidSetting, match=r"The default .* is no configuration of the space"):
         apportion.tune(spin, SPACE, budget=8, default={"tile": 5, "unroll": 1})
     with pytest.raises(InvalidSetting, match="No combination of tile, unroll is allowed"):
         apportion.tune(spin, Space(SPACE, lambda one: False), budget=8)
@@ -96,8 +98,9 @@ def test_the_command_tunes_what_a_file_declares_and_writes_a_page(tmp_path, caps
         main([*words, "--out", str(tmp_path / "page.html"), "--json"])
     assert not leaving.value.code
     printed = json.loads(capsys.readouterr().out)
-    assert printed["best"] == {"tile": 16, "unroll": 2}
+    assert printed["best"]["unroll"] == 2
     assert len(printed["measured"]) == 9
+    assert len(printed["speedup_interval"]) == 2
     assert (tmp_path / "page.html").stat().st_size > 1000
 
 
@@ -110,13 +113,14 @@ def test_the_command_tunes_the_layouts_of_a_jax_function(tmp_path, capsys):
     assert not leaving.value.code
     printed = json.loads(capsys.readouterr().out)
     assert (printed["configurations"], len(printed["measured"])) == (8, 4)
-    assert set(printed["best"]) == {"node0.result", "node0.first", "node0.second"}
+    assert set(printed["best"]) == {"dot.0.result", "dot.0.first", "dot.0.second"}
+    assert set(printed["best"].values()) <= {"row-major", "column-major"}
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "Give either a program to tune or a --recorded file"),
+        ((), "Give either a program to tune, a --command or a --recorded file"),
         (("math:pi",), "math:pi is neither an apportion.Tunable nor a function"),
         (("math:sqrt",), "math:sqrt is a function: say the --shapes that it is called with"),
     ],

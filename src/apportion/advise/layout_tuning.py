@@ -15,6 +15,12 @@ from apportion.program.hlo.jax import Spec, jax
 from apportion.program.hlo.layouts import Constrained, Orders
 
 _PARTS = ("result", "first", "second")
+ROW_MAJOR = "row-major"
+_HOW_TO = (
+    "To use a layout, put jax.experimental.layout.with_layout_constraint(x, Layout(major_to_minor=(1, 0))) "
+    "around the result or the operand: (0, 1) is row-major, (1, 0) column-major. Nodes are numbered in the "
+    "order in which the function computes them."
+)
 
 
 def tunable_layouts(
@@ -35,7 +41,7 @@ def tunable_layouts(
     package = jax()
     program = Constrained(function, specs)
     orders = {
-        f"node{node}.{part}": list(permutations(range(rank)))
+        f"{program.kinds[node]}.{node}.{part}": {_words(order): order for order in permutations(range(rank))}
         for node, ranks in enumerate(program.ranks)
         for part, rank in zip(_PARTS, ranks, strict=True)
         if rank > 1
@@ -45,31 +51,41 @@ def tunable_layouts(
             "There is no product, convolution or reshape in the function whose layout matters"
         )
     random = np.random.default_rng(seed)
-    default = dict.fromkeys(orders, 0)
-    drawn: dict[tuple[int, ...], Configuration] = {tuple(default.values()): default}
+    default = dict.fromkeys(orders, ROW_MAJOR)
+    drawn: dict[tuple[str, ...], Configuration] = {tuple(default.values()): default}
     for _ in range(20 * configurations):
         if len(drawn) == configurations:
             break
-        codes = tuple(int(random.integers(len(choices))) for choices in orders.values())
-        drawn.setdefault(codes, dict(zip(orders, codes, strict=True)))
-    compiled: dict[tuple[int, ...], Any] = {}
+        chosen = tuple(str(random.choice(list(choices))) for choices in orders.values())
+        drawn.setdefault(chosen, dict(zip(orders, chosen, strict=True)))
+    compiled: dict[tuple[str, ...], Any] = {}
     nodes = len(program.ranks)
 
-    def run(*arrays: Any, **one: int) -> Any:
+    def run(*arrays: Any, **one: str) -> Any:
         key = tuple(one.values())
         if key not in compiled:
-            layouts = [_orders(node, orders, one) for node in range(nodes)]
+            layouts = [_orders(f"{program.kinds[node]}.{node}", orders, one) for node in range(nodes)]
             compiled[key] = package.jit(program.with_layouts(layouts)).lower(*arrays).compile()
         return compiled[key](*arrays)
 
     run.__name__ = getattr(function, "__name__", "function")
     arrays = tuple(random.standard_normal(dims).astype(element) for dims, element in specs)
-    values = {name: tuple(range(len(choices))) for name, choices in orders.items()}
-    return Tunable(run, Space(values, drawn=tuple(drawn.values())), arrays, default=default)
+    values = {name: tuple(choices) for name, choices in orders.items()}
+    space = Space(values, drawn=tuple(drawn.values()))
+    return Tunable(run, space, arrays, default=default, how_to=_HOW_TO)
 
 
-def _orders(node: int, orders: dict[str, list[tuple[int, ...]]], one: Configuration) -> Orders:
+def _words(order: tuple[int, ...]) -> str:
+    """An order of dimensions as people call it, the slowest varying first."""
+    if order == tuple(range(len(order))):
+        return ROW_MAJOR
+    if order == tuple(reversed(range(len(order)))):
+        return "column-major"
+    return f"axes {','.join(map(str, order))}"
+
+
+def _orders(node: str, orders: dict[str, dict[str, tuple[int, ...]]], one: Configuration) -> Orders:
     first, second, third = (
-        orders[name][one[name]] if (name := f"node{node}.{part}") in orders else None for part in _PARTS
+        orders[name][one[name]] if (name := f"{node}.{part}") in orders else None for part in _PARTS
     )
     return first, second, third

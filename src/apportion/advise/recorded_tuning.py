@@ -18,6 +18,9 @@ from apportion.learn.ranking.measures import agreement
 from apportion.learn.ranking.recorded_runs import GraphRuns
 from apportion.learn.ranking.ridge import OptionRidge, TuningPlan
 from apportion.learn.ranking.tuner import TunedGraph, tune_graph
+from apportion.learn.tuning.search import KnownTable, Search
+from apportion.measure.space import Configuration, key_of
+from apportion.measure.tuning_table import TuningTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,42 @@ def tune_runs(runs: GraphRuns, plan: TuningPlan, seeds: Sequence[int]) -> list[R
     counts = np.array([len(values) for values, _ in columns], np.int64)
     truth, every = runs.runtime.astype(np.float64), np.arange(runs.configurations)
     return [_replayed(runs.name, codes, counts, truth, plan, seed, every, ordered=True) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class TableTuning:
+    """What the search of `apportion tune` found in a table of measured configurations."""
+
+    best: Configuration
+    seconds: float
+    over_best: float
+    "Of that over the fastest of the table."
+    by_chance: float
+    "The same of as many configurations drawn by chance."
+
+
+def tune_table(
+    table: TuningTable, budget: int, seeds: Sequence[int], *, known: Sequence[KnownTable] = ()
+) -> list[TableTuning]:
+    """Search a table as if its configurations were measured now, once for each seed.
+
+    Raises:
+        InvalidSetting: no configuration that was tried ran.
+    """
+    if budget < 1:
+        raise InvalidSetting(f"budget must be at least 1 measurement, not {budget}")
+    truth = {key_of(row.configuration): row.seconds for row in table.rows}
+    found = []
+    for seed in seeds:
+        search = Search(table.space, seed=seed, known=known)
+        for _ in range(min(budget, len(table.rows))):
+            (one,) = search.ask()
+            search.tell(one, truth[key_of(one)])
+        seconds = truth[key_of(search.best)]
+        drawn = np.random.default_rng(seed).permutation(np.array(table.seconds))[:budget]
+        chance = float(np.nanmin(drawn)) if np.isfinite(drawn).any() else float("inf")
+        found.append(TableTuning(search.best, seconds, seconds / table.best, chance / table.best))
+    return found
 
 
 def _replayed(

@@ -1,4 +1,4 @@
-"""Tune a function of yours: measure some configurations, rank the rest, return the best.
+"""Tune a function of yours: measure some configurations, learn from them, return the best.
 
     import apportion
 
@@ -13,10 +13,13 @@ on `grid`; a function of JAX arrays is compiled for each configuration.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,49 +28,52 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from apportion.advise.study import Study, TriedConfiguration
+from apportion.advise.tuning_bench import (
+    RETURNED,
+    SECONDS,
+    Bench,
+    BenchSettings,
+    Gain,
+    why_all_failed,
+)
 from apportion.errors import InvalidSetting
-from apportion.learn.ranking.ridge import TuningPlan
-from apportion.learn.ranking.tuner import TunedGraph, tune_graph
-from apportion.measure.clocks import clock_for
-from apportion.measure.space import Configuration, Space
+from apportion.learn.ranking.measures import agreement
+from apportion.learn.tuning.search import KnownTable, Search, SearchPlan
+from apportion.measure.results import Tolerance
+from apportion.measure.space import Configuration, Range, Space, Values, key_of
+from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t4
 
-_RANDOM_SHARE, _CHECK_SHARE = 0.3, 0.5
-"Finding the best asks for more looks at what is predicted to be the best than ranking all does."
+_WAIT_SECONDS = 0.2
+"Between looks at a study in which others measure all that is left."
+_PREDICTED = 200_000
+"Configurations up to which all of a space are predicted."
 
 
 @dataclass(frozen=True)
 class Tunable:
-    """A function with the space of its configurations, for `apportion rank tune` to find in a file."""
+    """A function with the space of its configurations, for `apportion tune` to find in a file."""
 
-    function: Callable[..., object]
-    space: Mapping[str, Sequence[object]] | Space
-    arguments: tuple[object, ...] = ()
+    function: Callable[..., Any]
+    space: Mapping[str, Values] | Space
+    arguments: tuple[Any, ...] = ()
     grid: Callable[[Configuration], tuple[int, ...]] | None = None
     "How many programs of a Triton kernel a configuration launches."
-    expected: object = None
+    expected: Any = None
     "What the function must return; configurations that return something else are left out."
     default: Configuration | None = None
     "What it is called with so far."
+    objective: str = SECONDS
+    "`seconds`, or `returned`: the function returns the number to be made small, or a dict that has it."
+    in_words: Callable[[Configuration], Mapping[str, str]] | None = None
+    "What a configuration means, for people."
+    how_to: str = ""
+    "How what was found is put to use."
 
-    @property
+    @cached_property
     def configurations(self) -> Space:
         """The space."""
         return self.space if isinstance(self.space, Space) else Space(self.space)
-
-
-@dataclass(frozen=True)
-class TriedConfiguration:
-    """One configuration that was tried."""
-
-    configuration: Configuration
-    seconds: tuple[float, ...]
-    "Every repeat."
-    failure: str = ""
-
-    @property
-    def median(self) -> float:
-        """Seconds; NaN when it failed."""
-        return float("nan") if self.failure else float(np.median(self.seconds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,33 +83,54 @@ class Tuning:
     name: str
     space: Space
     measured: tuple[TriedConfiguration, ...]
+    "In the order in which they were measured, failures too."
     predicted: NDArray[np.float64]
-    "(C,) seconds, of every configuration of the space in its order."
-    kind: str
-    "The model that was chosen: one of `model.withingraph.FITS`."
+    "(C,) the value of every configuration of the space; empty where the space is too large to go through."
     tau_b: float
-    "How well it ordered measured configurations that it was not fitted to; NaN when there were too few."
+    "How well the model orders measured configurations, each predicted from the others; NaN for few."
     default: TriedConfiguration | None = None
+    gain: Gain | None = None
+    "The best beside the default, or beside the median configuration measured: both called again, in turns."
+    objective: str = SECONDS
+    tunable: Tunable | None = None
 
     @property
     def fastest(self) -> TriedConfiguration:
-        """The fastest that was measured."""
+        """The best that was measured."""
         return min((one for one in self.measured if not one.failure), key=lambda one: one.median)
 
     @property
-    def best(self) -> Mapping[str, object]:
+    def best(self) -> Configuration:
         """Its configuration."""
         return self.fastest.configuration
 
     @property
     def speedup(self) -> float:
-        """Of the best over the default; over the median of those drawn by chance when there is no default."""
-        base = (
-            self.default.median
-            if self.default
-            else float(np.nanmedian([one.median for one in self.measured]))
-        )
-        return base / self.fastest.median
+        """Of the best over what it was compared with; NaN where nothing was. `gain` says how sure that is."""
+        return math.nan if self.gain is None else self.gain.value
+
+    @property
+    def front(self) -> tuple[TriedConfiguration, ...]:
+        """Of several metrics: what no other configuration beats in one without losing in another."""
+        ran = [one for one in self.measured if not one.failure]
+
+        def beats(other: TriedConfiguration, one: TriedConfiguration) -> bool:
+            a, b = [other.value, *other.metrics.values()], [one.value, *one.metrics.values()]
+            return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
+
+        return tuple(one for one in ran if not any(beats(other, one) for other in ran))
+
+    def in_words(self, one: Configuration) -> Mapping[str, str]:
+        """A configuration as people read it."""
+        if self.tunable is not None and self.tunable.in_words is not None:
+            return self.tunable.in_words(one)
+        return {name: str(value) for name, value in one.items()}
+
+    @property
+    def table(self) -> TuningTable:
+        """What was measured, for other tools and for a later `warm_start`."""
+        rows = [Tried(one.configuration, one.median, one.failure, one.seconds) for one in self.measured]
+        return TuningTable(self.name, tuple(rows))
 
     def write_page(self, path: str | Path) -> None:
         """Write an HTML page that needs nothing else."""
@@ -111,107 +138,210 @@ class Tuning:
 
         Path(path).write_text(page(self))
 
+    def write(self, path: str | Path, *, format: str = "t4") -> None:
+        """Write what was measured in the T4 schema, or as a cache file of Kernel Tuner's (`kernel-tuner`).
+
+        Raises:
+            InvalidSetting: there is no such format.
+        """
+        if format == "t4":
+            write_t4(Path(path), self.table)
+        elif format == "kernel-tuner":
+            write_cache(Path(path), self.table, self.space)
+        else:
+            raise InvalidSetting(f"Results are written as t4 or kernel-tuner, not as {format!r}")
+
+
+WarmStart = Tuning | TuningTable | str | Path
+"Measurements of the same space elsewhere: a tuning, a table, or a file (study, CSV, Kernel Tuner, T4)."
+
 
 def tune(
-    function: Callable[..., object] | Tunable,
-    space: Mapping[str, Sequence[object]] | Space | None = None,
+    function: Callable[..., Any] | Tunable,
+    space: Mapping[str, Values] | Space | None = None,
     *,
-    budget: int,
-    arguments: Sequence[object] = (),
+    budget: int | None = None,
+    seconds: float | None = None,
+    arguments: Sequence[Any] = (),
     grid: Callable[[Configuration], tuple[int, ...]] | None = None,
-    expected: object = None,
+    expected: Any = None,
+    tolerance: Tolerance | None = None,
     default: Configuration | None = None,
-    repeats: int = 5,
+    objective: str | None = None,
+    repeats: int | None = None,
+    prune: float = BenchSettings.prune,
+    confirm: int = BenchSettings.confirm,
     seed: int = 0,
+    study: str | Path | None = None,
+    warm_start: WarmStart | Sequence[WarmStart] = (),
     progress: bool = True,
 ) -> Tuning:
-    """Measure `budget` configurations of a function, rank all, and find the best.
+    """Measure some configurations of a function, each chosen by what those before it took, and find the best.
 
     Args:
         function: called as `function(*arguments, **configuration)`; or a Triton kernel; or a `Tunable`.
-        space: parameter → its values; a `Space` says which combinations are allowed.
+        space: parameter → its values, or a `Range`; a `Space` says which combinations are allowed.
         budget: how many configurations are measured.
+        seconds: how long that may take; the first of the two limits counts.
         arguments: what the function is called with each time.
         grid: configuration → how many programs of a Triton kernel are launched.
-        expected: what the function must return, within one part in a hundred.
+        expected: what the function must return: numbers, arrays, and dicts and tuples of them.
+        tolerance: how far elements of it may be off.
         default: the configuration used so far: measured as well, to say what is gained.
-        repeats: how often each is timed; those chosen together take turns.
-        seed: draws the first configurations.
+        objective: `seconds`, what a call takes; `returned`, the number that the function returns (or the
+            first of a dict that it returns); or a key of that dict.
+        repeats: how often each is called after a first call; 5, or 1 where what is returned counts.
+        prune: stop repeating where the first repeat takes so many times what the best one does.
+        confirm: how often the best, and what it is compared with, are called in turns at the end.
+        seed: draws what is drawn by chance.
+        study: a file that keeps every measurement: the same call goes on where it was, and several processes
+            take part in one study.
+        warm_start: measurements of the same space on another GPU, or at another size.
         progress: show a bar on a terminal.
 
     Raises:
-        InvalidSetting: the space or the budget is impossible, or fewer than two configurations could be run.
+        InvalidSetting: the space or a limit is impossible, or no configuration could be run (it says why).
     """
-    if isinstance(function, Tunable):
-        tunable = function
-    elif space is None:
-        raise InvalidSetting("A function needs a space to be tuned in: {'tile': (8, 16, 32)}")
-    else:
-        tunable = Tunable(function, space, tuple(arguments), grid, expected, default)
-    if repeats < 1:
-        raise InvalidSetting(f"repeats must be at least 1, not {repeats}")
+    tunable = _tunable(function, space, arguments, grid, expected, default, objective)
+    if budget is None and seconds is None:
+        raise InvalidSetting("Give a limit: a budget of measurements, or seconds")
+    if budget is not None and budget < 1:
+        raise InvalidSetting(f"budget must be at least 1 measurement, not {budget}")
+    if seconds is not None and not seconds > 0:
+        raise InvalidSetting(f"seconds must be more than 0, not {seconds}")
+    usual = BenchSettings.repeats if tunable.objective == SECONDS else 1
+    settings = BenchSettings(
+        usual if repeats is None else repeats, tunable.objective, tolerance or Tolerance(), prune, confirm
+    )
     known = tunable.configurations
-    bench = _Bench(tunable, repeats)
-    if tunable.default is not None:
-        known.codes([tunable.default])  # raises for one that is not of the space
-        bench.measure([tunable.default])
-    codes = known.codes(known.configurations)
-    with _shown(progress, min(budget, len(codes))) as advance:
-
-        def measure(chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-            found = bench.measure([known.configurations[index] for index in chosen])
-            advance(len(found))
-            return np.array([one.median for one in found])
-
-        plan = TuningPlan(budget, _RANDOM_SHARE, _CHECK_SHARE)
-        tuned: TunedGraph = tune_graph(codes, known.counts, measure, plan, ordered=True, seed=seed)
+    if tunable.default is not None and not known.holds(tunable.default):
+        raise InvalidSetting(
+            f"The default {dict(tunable.default)} is no configuration of the space: a value is not among "
+            "those of its parameter, or the combination is not allowed"
+        )
+    bench = Bench(_callable(tunable), tunable.arguments, tunable.expected, settings)
+    most = min(math.inf if budget is None else budget, known.size)
     name = getattr(tunable.function, "__name__", type(tunable.function).__name__)
-    measured = tuple(bench.known[_key(known.configurations[index])] for index in tuned.measured)
-    start = None if tunable.default is None else bench.known[_key(tunable.default)]
-    return Tuning(name, known, measured, tuned.scores, tuned.model.kind, tuned.model.tau_b, start)
+    warm = [known_of(one, known) for one in _listed(warm_start)]
+    first = min(SearchPlan.first, max(1, int(most) // 3)) if math.isfinite(most) else SearchPlan.first
+    search = Search(known, seed=seed, known=warm, settings=SearchPlan(first=first))
+    kept = Study(known, None if study is None else Path(study), name=name)
+    for one in kept.measured.values():
+        search.tell(one.configuration, one.median)
+    start = None
+    if tunable.default is not None:
+        start = kept.measured.get(key_of(tunable.default)) or bench.measure(tunable.default, math.inf)
+    end = None if seconds is None else time.monotonic() + seconds
+    with _shown(progress, most) as advance:
+        for _ in _measured(search, kept, bench, most, end, start):
+            advance()
+    return _told(name, tunable, search, kept, bench, start)
 
 
-class _Bench:
-    """Calls of one function, each configuration timed once for all."""
+def known_of(source: WarmStart, space: Space) -> KnownTable:
+    """Measurements of elsewhere, those of configurations that a space has.
 
-    def __init__(self, tunable: Tunable, repeats: int) -> None:
-        self._tunable, self._repeats = tunable, repeats
-        self._function = _callable(tunable)
-        self._clock = clock_for(tunable.arguments)
-        self.known: dict[str, TriedConfiguration] = {}
+    Raises:
+        UnreadableFile, MalformedInput: the file is not there, or holds none.
+        InvalidSetting: fewer than two of them are of the space.
+    """
+    if isinstance(source, Tuning):
+        table = source.table
+    elif isinstance(source, TuningTable):
+        table = source
+    else:
+        path = Path(source)
+        table = _of_study(path, space) if _is_study(path) else read_table(path)
+    rows = [row for row in table.rows if set(row.configuration) >= set(space.values)]
+    rows = [Tried({name: row.configuration[name] for name in space.values}, row.seconds) for row in rows]
+    if sum(math.isfinite(row.seconds) for row in rows) < 2:
+        raise InvalidSetting(
+            f"{table.name} has no two configurations that ran with the parameters {', '.join(space.values)}"
+        )
+    return KnownTable([row.configuration for row in rows], [row.seconds for row in rows])
 
-    def measure(self, configurations: Sequence[Configuration]) -> list[TriedConfiguration]:
-        """Each of them, in turns."""
-        fresh = [one for one in configurations if _key(one) not in self.known]
-        failures = {_key(one): self._failure(one) for one in fresh}
-        times: dict[str, list[float]] = {_key(one): [] for one in fresh}
-        for _ in range(self._repeats):
-            for one in fresh:
-                if not failures[_key(one)]:
-                    times[_key(one)].append(self._clock.time(lambda one=one: self._call(one))[0])  # type: ignore[misc]
-        for one in fresh:
-            self.known[_key(one)] = TriedConfiguration(one, tuple(times[_key(one)]), failures[_key(one)])
-        return [self.known[_key(one)] for one in configurations]
 
-    def _call(self, one: Configuration) -> Any:
-        return self._function(*self._tunable.arguments, **one)
+def by_time(tuning: Tuning) -> Iterator[TriedConfiguration]:
+    """What was measured, the fastest first; failures last."""
+    yield from sorted(tuning.measured, key=lambda one: (bool(one.failure), one.median))
 
-    def _failure(self, one: Configuration) -> str:
-        """Why a configuration cannot be used, after the call that warms it up; empty when it can."""
-        try:
-            _, result = self._clock.time(lambda: self._call(one))
-        except Exception as error:  # whatever a user's function raises
-            first = str(error).strip().splitlines()
-            return f"{type(error).__name__}: {first[0][:200] if first else ''}"
-        wanted = self._tunable.expected
-        if wanted is None:
-            return ""
-        got, want = np.asarray(result, np.float64), np.asarray(wanted, np.float64)
-        if got.shape != want.shape or not np.allclose(
-            got, want, rtol=1e-2, atol=1e-2 * float(np.abs(want).max())
-        ):
-            return "wrong result"
-        return ""
+
+def _tunable(
+    function: Callable[..., Any] | Tunable, space: Mapping[str, Values] | Space | None,
+    arguments: Sequence[Any],
+    grid: Callable[[Configuration], tuple[int, ...]] | None, expected: Any, default: Configuration | None,
+    objective: str | None,
+) -> Tunable:  # fmt: skip
+    if isinstance(function, Tunable):
+        given = {"space": space, "arguments": arguments or None, "grid": grid, "expected": expected,
+                 "default": default, "objective": objective}  # fmt: skip
+        twice = [name for name, value in given.items() if value is not None]
+        if twice:
+            raise InvalidSetting(f"A Tunable says its {twice[0]} itself; give it there")
+        return function
+    if space is None:
+        raise InvalidSetting("A function needs a space to be tuned in: {'tile': (8, 16, 32)}")
+    return Tunable(function, space, tuple(arguments), grid, expected, default, objective or SECONDS)
+
+
+def _measured(
+    search: Search,
+    study: Study,
+    bench: Bench,
+    most: float,
+    end: float | None,
+    start: TriedConfiguration | None,
+) -> Iterator[TriedConfiguration]:
+    """Configurations measured one after another, until a limit or the end of the space."""
+    while (len(study.measured) < most) and (end is None or time.monotonic() < end):
+        with study.turn():
+            for found in study.measured.values():
+                search.tell(found.configuration, found.median)
+            search.forget_asked()
+            for other in study.claimed:
+                search.note_asked(other)
+            free = len(study.measured) + len(study.claimed) < most
+            asked = search.ask() if free else []
+            if asked:
+                study.claim(asked[0])
+        if not asked:
+            if not study.claimed:
+                return
+            time.sleep(_WAIT_SECONDS)  # others measure what is left
+            continue
+        values = [one.median for one in study.measured.values() if not one.failure]
+        if start is not None and key_of(asked[0]) == key_of(start.configuration):
+            found = start
+        else:
+            found = bench.measure(asked[0], min(values, default=math.inf))
+        study.add(found)
+        search.tell(found.configuration, found.median)
+        yield found
+
+
+def _told(
+    name: str, tunable: Tunable, search: Search, study: Study, bench: Bench, start: TriedConfiguration | None
+) -> Tuning:
+    space, measured = tunable.configurations, tuple(study.measured.values())
+    ran = [one for one in measured if not one.failure]
+    if not ran:
+        what = why_all_failed(measured) or "nothing was measured in the time that there was"
+        raise InvalidSetting(f"None of {len(measured)} configurations could be run: {what}")
+    best = min(ran, key=lambda one: one.median)
+    gain = None
+    if start is not None and not start.failure:
+        if key_of(start.configuration) != key_of(best.configuration):
+            gain = bench.compare(best.configuration, start.configuration, "the default")
+    elif len(ran) > 2:
+        middle = sorted(ran, key=lambda one: one.median)[len(ran) // 2]
+        gain = bench.compare(best.configuration, middle.configuration, "the median configuration measured")
+    predicted, tau_b = np.zeros(0), math.nan
+    if space.size <= _PREDICTED and len(ran) > 1:
+        predicted = search.predict(space.configurations)
+    if len(ran) > 4:
+        truth, left_out = search.left_out()
+        tau_b = agreement(truth, left_out).tau_b if np.ptp(truth) else math.nan
+    return Tuning(name, space, measured, predicted, tau_b, start, gain, tunable.objective, tunable)
 
 
 def _callable(tunable: Tunable) -> Callable[..., Any]:
@@ -233,22 +363,48 @@ def _callable(tunable: Tunable) -> Callable[..., Any]:
     return function
 
 
+def _listed(sources: WarmStart | Sequence[WarmStart]) -> Iterable[WarmStart]:
+    return (sources,) if isinstance(sources, Tuning | TuningTable | str | Path) else sources
+
+
+def _is_study(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b'"study"' in file.readline()
+    except OSError:
+        return False
+
+
+def _of_study(path: Path, space: Space) -> TuningTable:
+    kept = Study.read(path, space)
+    rows = [Tried(one.configuration, one.median, one.failure, one.seconds) for one in kept]
+    return TuningTable(path.stem, tuple(rows))
+
+
 @contextmanager
-def _shown(wanted: bool, total: int) -> Iterator[Callable[[int], None]]:
+def _shown(wanted: bool, total: float) -> Iterator[Callable[[], None]]:
     """A bar on a terminal's stderr, or nothing; what is yielded moves it on."""
     if not wanted or not sys.stderr.isatty():
-        yield lambda count: None
+        yield lambda: None
         return
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("measuring", total=total)
-        yield lambda count: bar.advance(task, count)
+        task = bar.add_task("measuring", total=total if math.isfinite(total) else None)
+        yield lambda: bar.advance(task, 1)
 
 
-def _key(one: Configuration) -> str:
-    return repr(sorted(one.items()))
-
-
-def by_time(tuning: Tuning) -> Iterator[TriedConfiguration]:
-    """What was measured, the fastest first; failures last."""
-    yield from sorted(tuning.measured, key=lambda one: (bool(one.failure), one.median))
+__all__ = [
+    "RETURNED",
+    "SECONDS",
+    "Gain",
+    "Range",
+    "Space",
+    "Study",
+    "Tolerance",
+    "TriedConfiguration",
+    "Tunable",
+    "Tuning",
+    "by_time",
+    "known_of",
+    "tune",
+]

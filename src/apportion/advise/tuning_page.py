@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from html import escape
 from itertools import accumulate
@@ -33,8 +34,10 @@ svg { width: 100%; height: auto } svg text { font-size: 12px; fill: var(--soft) 
 def page(tuning: Tuning) -> str:
     """The page."""
     best = tuning.fastest
-    words = ", ".join(f"{name} = {value}" for name, value in best.configuration.items())
-    than = "the default" if tuning.default else "the median configuration measured"
+    words = ", ".join(f"{name} = {value}" for name, value in tuning.in_words(best.configuration).items())
+    gained = "" if tuning.gain is None else f", {tuning.gain.in_words()}"
+    size = len(tuning.predicted) or tuning.space.size
+    of = "" if math.isinf(size) else f" of {size:,.0f}"
     failed = sum(bool(one.failure) for one in tuning.measured)
     sure = (
         ""
@@ -44,11 +47,11 @@ def page(tuning: Tuning) -> str:
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Tuning {escape(tuning.name)}</title>"
         f"<style>{_STYLE}</style><h1>{escape(words)}</h1>"
-        f"<p>{escape(tuning.name)}: {_time(best.median)}, {tuning.speedup:.2f} times as fast as {than}. "
-        f"{len(tuning.measured)} of {len(tuning.predicted):,} configurations measured, {failed} failed.</p>"
+        f"<p>{escape(tuning.name)}: {_time(best.median)}{escape(gained)}. "
+        f"{len(tuning.measured)}{of} configurations measured, {failed} failed.</p>"
         f"<h2>How it was found</h2>{_search(tuning)}"
-        f"<h2>Measured and predicted</h2>{_scatter(tuning)}"
-        f"<p>The model ({escape(tuning.kind)}) predicts every configuration from those measured.{sure}</p>"
+        f"{_scatter(tuning)}"
+        f"<p>The model predicts every configuration from those measured.{sure}</p>"
         f"<h2>The fastest</h2>{_table(tuning)}</html>\n"
     )
 
@@ -66,7 +69,9 @@ def _search(tuning: Tuning) -> str:
 
 
 def _scatter(tuning: Tuning) -> str:
-    """What was measured against what the model predicts for it."""
+    """What was measured against what the model predicts for it; nothing where a space is too large."""
+    if not len(tuning.predicted):
+        return ""
     places = {repr(sorted(one.items())): place for place, one in enumerate(tuning.space.configurations)}
     pairs = [
         (float(tuning.predicted[places[repr(sorted(one.configuration.items()))]]), one.median)
@@ -80,7 +85,8 @@ def _scatter(tuning: Tuning) -> str:
     )
     low, high = min(values), max(values)
     line = f"<line x1='{x(low):.1f}' y1='{y(low):.1f}' x2='{x(high):.1f}' y2='{y(high):.1f}' stroke='#99a'/>"
-    return _figure(line + dots, "predicted", values, "measured over predicted time")
+    figure = _figure(line + dots, "predicted", values, "measured over predicted time")
+    return f"<h2>TriedConfiguration and predicted</h2>{figure}"
 
 
 def _scales(left: float, right: float, low: float, high: float) -> tuple[Scale, Scale]:
@@ -111,7 +117,7 @@ def _row(one: TriedConfiguration, names: list[str]) -> str:
     cells = "".join(f"<td>{escape(str(one.configuration[name]))}</td>" for name in names)
     if one.failure:
         return f"<tr>{cells}<td colspan='2'>{escape(one.failure)}</td></tr>"
-    between = f"{_time(min(one.seconds))} … {_time(max(one.seconds))}"
+    between = f"{_time(min(one.seconds))} … {_time(max(one.seconds))}" if one.seconds else ""
     return f"<tr>{cells}<td>{_time(one.median)}</td><td>{between}</td></tr>"
 
 

@@ -37,6 +37,10 @@ GROUPS = {
         "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
         "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
         "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
+        "tune": (
+            "apportion.cli.tune:tune",
+            "Find a fast configuration of a program by measuring a few.",
+        ),
         "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
         "generate": (
             "apportion.cli.generate:generate",

@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 
 from apportion.cli.rank_featurise import featurise
 from apportion.cli.rank_train import evaluate, print_summary, train
-from apportion.cli.rank_tune import tune
 from apportion.cli.show import note, print_json, print_table, progress, size_in_words
+from apportion.cli.tune import tune
 from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack as pack_files
 from apportion.data.published import tpugraphs

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from apportion.program.hlo.jax import Spec, jax
+from apportion.errors import InvalidSetting
+from apportion.program.hlo.jax import Spec, jax, text_of
 
-_PRIMITIVES = ("dot_general", "conv_general_dilated", "reshape")
+_KINDS = {"dot_general": "dot", "conv_general_dilated": "convolution", "reshape": "reshape"}
+_PRIMITIVES = tuple(_KINDS)
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 
 Orders = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None]
@@ -21,9 +23,19 @@ class Constrained:
     def __init__(self, function: Callable[..., Any], specs: Sequence[Spec]) -> None:
         self._package = jax()
         shapes = [self._package.ShapeDtypeStruct(dims, element) for dims, element in specs]
-        self._traced = self._package.make_jaxpr(function)(*shapes)
+        try:
+            self._traced = self._package.make_jaxpr(function)(*shapes)
+        except Exception as error:  # whatever a user's function raises while it is traced
+            first = (str(error).strip().splitlines() or [""])[0]
+            given = ", ".join(text_of(spec) for spec in specs)
+            problem = f"{type(error).__name__}: {first}"
+            raise InvalidSetting(
+                f"The function cannot be called with {given or 'no argument'}: {problem}"
+            ) from error
         self.ranks: list[tuple[int, int, int]] = []
         "Of each configurable node: dimensions of its result, first and second operand; 0 for none."
+        self.kinds: list[str] = []
+        "Of each configurable node: dot, convolution or reshape."
         self._orders: Sequence[Orders] | None = None
         self._package.eval_shape(self.with_layouts(None), *shapes)
 
@@ -31,7 +43,7 @@ class Constrained:
         """The function with these layouts, one for each node; None for XLA's own choice."""
 
         def run(*arguments: Any) -> Any:
-            self.ranks, self._orders = [], orders
+            self.ranks, self.kinds, self._orders = [], [], orders
             return self._evaluated(self._traced.jaxpr, self._traced.consts, arguments)[0]
 
         return run
@@ -62,6 +74,7 @@ class Constrained:
         ranks = [result_rank, *(len(one.shape) for one in given[:2])]
         first, second, third = [*ranks, 0, 0][:3]
         self.ranks.append((first, second, third))
+        self.kinds.append(_KINDS[equation.primitive.name])
         orders = (None, None, None) if self._orders is None else self._orders[number]
         with self._package.named_scope(f"configurable{number}"):
             given = [self._lying(one, order) for one, order in zip(given, orders[1:], strict=False)] + given[

@@ -1,0 +1,1 @@
+"""How few measurements find a good configuration: our search beside its peers, on fully measured spaces."""

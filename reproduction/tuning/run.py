@@ -1,0 +1,126 @@
+"""`python -m reproduction tuning`: our search and its peers on fully measured spaces, into a results page."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from cyclopts import Parameter
+
+from apportion.cli.show import note, print_json, print_table
+from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.measure.tuning_table import TuningTable, read_table
+from reproduction.tuning import searchers
+from reproduction.tuning.page import BUDGETS, Traces, page, summaries
+
+SEARCHERS: dict[str, searchers.Searcher] = {
+    "apportion": searchers.ours,
+    "random": searchers.by_chance,
+    "optuna-tpe": searchers.tpe,
+    "skopt-extra-trees": searchers.extra_trees,
+    **{f"kt-{name}": partial(searchers.kernel_tuner, strategy=name) for name in searchers.KERNEL_TUNER},
+}
+
+
+def tuning(
+    spaces: tuple[Path, ...] = (),
+    *,
+    searcher: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    seeds: int = 20,
+    warm: bool = True,
+    processes: int = 1,
+    keep: Path = Path("docs/results/tuning.npz"),
+    out: Path = Path("docs/results/tuning.md"),
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Compare searches at budgets of 20, 50 and 100 measurements, and write the page.
+
+    What was computed before stands in `--keep` and is not computed again.
+
+    Args:
+        spaces: files of measured spaces (CSV, Kernel Tuner's cache, T4); by default those in
+            ../shared/data/tuning-spaces.
+        searcher: only these; all when not given: ours, random, Optuna's TPE, scikit-optimize's extra trees,
+            and Kernel Tuner's strategies.
+        seeds: how often each is repeated.
+        warm: also start our search with the table of the same kernel on each other GPU (files are called
+            KERNEL-GPU).
+        processes: computed at once.
+        keep: a file with the best after each measurement, of each search, space and seed.
+        out: the page.
+        json: print one line of JSON for each search.
+    """
+    if seeds < 2:
+        raise InvalidSetting(f"seeds must be at least 2, so that there is an interval, not {seeds}")
+    folder = Path("../shared/data/tuning-spaces")
+    paths = spaces or tuple(sorted(folder.glob("*.csv.gz")))
+    if not paths:
+        raise UnreadableFile(f"There are no measured spaces in {folder}; give files")
+    tables = {table.name: table for table in map(read_table, paths)}
+    unknown = [name for name in searcher if name not in SEARCHERS]
+    if unknown:
+        raise InvalidSetting(f"No search called {unknown[0]!r}; there are: {', '.join(SEARCHERS)}")
+    traces = Traces.read(keep)
+    jobs: list[tuple[str, str, str | None]] = [
+        (name, space, None) for name in searcher or SEARCHERS for space in tables
+    ]
+    if warm:
+        jobs += [("apportion", space, other) for space, other in _siblings(tables)]
+    for name, space, other in jobs:
+        label = name if other is None else f"apportion, warm from {other}"
+        missing = [seed for seed in range(seeds) if not traces.has(label, space, seed)]
+        if not missing:
+            continue
+        start = time.monotonic()
+        one = partial(_trace, name, tables[space], None if other is None else tables[other])
+        with ProcessPoolExecutor(processes, mp_context=_SPAWN) as pool:
+            for seed, found in zip(missing, pool.map(one, missing), strict=True):
+                traces.add(label, space, seed, found)
+        traces.write(keep)
+        note(f"{label} on {space}: {len(missing)} seeds in {time.monotonic() - start:.0f} s")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(traces, {name: len(table.rows) for name, table in tables.items()}))
+    note(f"The page is {out}")
+    for summary in summaries(traces, list(tables)):
+        if json:
+            print_json(summary)
+    if not json:
+        rows = [
+            (one["search"], *(f"{value:.3f}" for value in one["geometric_mean"]))
+            for one in summaries(traces, list(tables))
+        ]
+        columns = ("search", *(f"after {budget}" for budget in BUDGETS))
+        print_table(columns, rows, title="Best found over the best there is", right=columns[1:])
+
+
+def _siblings(tables: dict[str, TuningTable]) -> list[tuple[str, str]]:
+    """Spaces of one kernel on two GPUs, both ways."""
+    return [
+        (one, other)
+        for one in tables
+        for other in tables
+        if one != other and one.partition("-")[0] == other.partition("-")[0]
+    ]
+
+
+_SPAWN = multiprocessing.get_context("spawn")
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")  # before a process loads NumPy: its matrices are small
+
+
+def _trace(name: str, table: TuningTable, other: TuningTable | None, seed: int) -> np.ndarray:
+    """(budget,) the best so far over the best there is, after each measurement."""
+    budget = min(max(BUDGETS), len(table.rows))
+    order = (
+        SEARCHERS[name](table, budget, seed)
+        if other is None
+        else searchers.warm(table, budget, seed, other=other)
+    )
+    seconds = np.array(table.seconds)[order]
+    return np.minimum.accumulate(np.where(np.isnan(seconds), np.inf, seconds)) / table.best

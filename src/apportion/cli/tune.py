@@ -1,0 +1,336 @@
+"""`apportion tune`: measure a few configurations of a program, learn from them, name the best."""
+
+from __future__ import annotations
+
+import json as jsons
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from apportion.advise.command_tuning import as_words, configuration_of, space_of, tunable_command
+from apportion.advise.layout_tuning import tunable_layouts
+from apportion.advise.recorded_tuning import tune_recorded, tune_table
+from apportion.advise.study import Study, TriedConfiguration
+from apportion.advise.tuning import SECONDS, Tunable, Tuning, by_time, known_of
+from apportion.advise.tuning import tune as tune_function
+from apportion.advise.tuning_bench import BenchSettings
+from apportion.cli.show import note, print_json, print_table
+from apportion.errors import InvalidSetting
+from apportion.learn.metrics import over_seeds
+from apportion.learn.ranking.ridge import TuningPlan
+from apportion.learn.tuning.search import Search
+from apportion.measure.space import Space
+from apportion.measure.tuning_table import read_table, space_of_t1
+from apportion.program.hlo.jax import object_of, spec_of
+
+_SHOWN = 5
+_LIST = Parameter(negative="")
+_MANY = Parameter(consume_multiple=True, negative="")
+_FLAG = Parameter(negative="")
+
+
+def tune(
+    program: str | None = None,
+    *,
+    budget: int | None = None,
+    seconds: float | None = None,
+    command: str | None = None,
+    param: Annotated[tuple[str, ...], _LIST] = (),
+    allowed: str | None = None,
+    when: Annotated[tuple[str, ...], _LIST] = (),
+    space: Path | None = None,
+    default: Annotated[tuple[str, ...], _LIST] = (),
+    objective: str | None = None,
+    timeout: float | None = None,
+    study: Path | None = None,
+    warm_start: Annotated[tuple[Path, ...], _LIST] = (),
+    ask: Annotated[bool, _FLAG] = False,
+    tell: str | None = None,
+    recorded: Path | None = None,
+    shapes: Annotated[tuple[str, ...], _MANY] = (),
+    configurations: int | None = None,
+    repeats: int | None = None,
+    prune: float | None = None,
+    confirm: int | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
+    random_share: float | None = None,
+    check_share: float | None = None,
+    out: Path | None = None,
+    results: Path | None = None,
+    results_format: str = "t4",
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Measure a few configurations of a program, each chosen by what those before it took, and name the best.
+
+    What is tuned: an `apportion.Tunable` in a file, the layouts of a JAX function, a command (--command) or a
+    table of what was measured before (--recorded). Programs of any other kind --ask and --tell.
+
+    Args:
+        program: file.py:name or module:name of an `apportion.Tunable`; or of a JAX function, whose layouts
+            are tuned for the --shapes that it is called with.
+        budget: How many configurations are measured.
+        seconds: How long measuring may take; the first of the two limits counts.
+        command: A command with parameters in braces: "./prog -t {tile}".
+        param: A parameter of the command: tile=8,16,32, threads=1..64, size=32..1024:32, rate=1e-4..1:log.
+        allowed: Which combinations there are, as an expression: "tile * threads <= 1024".
+        when: When a parameter means something: "depth:mode=='tree'".
+        space: Instead of --param: a file with the space, in the T1 schema or as {"tile": [8, 16]}.
+        default: What the command is called with so far, as tile=16, once for each parameter.
+        objective: Of a command: seconds, how long it runs, or returned, the last number that it prints.
+        timeout: Seconds after which a run of the command counts as failed; 600 when not given.
+        study: A file that keeps every measurement: the same command goes on with it, and several share it.
+        warm_start: Measurements of the same space on another GPU or at another size: a study, a CSV file, a
+            cache file of Kernel Tuner's, or T4.
+        ask: Print the next configuration of the --study as JSON, and measure nothing.
+        tell: Tell the --study what came of one: '{"configuration": {"tile": 8}, "value": 0.1}', or with
+            "failure" instead of "value".
+        recorded: Instead of a program: a table of measured configurations (CSV, Kernel Tuner, T4), or a
+            layout file (NPZ), whose times stand in for measurements made now.
+        shapes: What a JAX function is called with: f32[128,256] f32[256].
+        configurations: Of a JAX function's layouts, how many are drawn to choose from; 1,000 when not given.
+        repeats: How often each configuration is timed; 5, or 1 where what is returned counts.
+        prune: Stop repeating where the first repeat takes so many times what the best one does; 3 when not
+            given.
+        confirm: How often the best and the default are called in turns at the end; 15 when not given.
+        seeds: How often tuning a recorded file is repeated, each time with other draws; 1 when not given.
+        seed: Draws what is drawn by chance; 0 when not given.
+        random_share: Of a recorded layout file: the part of the budget that is drawn by chance.
+        check_share: Of a recorded layout file: the part kept for those predicted to be the fastest.
+        out: Write a page (HTML) about the tuning.
+        results: Write what was measured to a file, for other tools and for a --warm-start.
+        results_format: t4, or kernel-tuner: a cache file.
+        json: Print what was found as JSON.
+    """
+    given = {
+        "param": param, "allowed": allowed, "when": when, "space": space, "default": default,
+        "objective": objective, "timeout": timeout, "study": study, "warm-start": warm_start,
+        "shapes": shapes, "configurations": configurations, "repeats": repeats, "prune": prune,
+        "confirm": confirm, "seeds": seeds, "seed": seed, "random-share": random_share,
+        "check-share": check_share, "out": out, "results": results, "seconds": seconds,
+    }  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None and value != ()}
+    if ask or tell is not None:
+        _only(given, {"param", "allowed", "when", "space", "study", "warm-start", "seed"}, "--ask and --tell")
+        _ask_or_tell(_space(param, allowed, when, space), study, warm_start, seed or 0, tell)
+        return
+    if sum(one is not None for one in (program, command, recorded)) != 1:
+        raise InvalidSetting("Give either a program to tune, a --command or a --recorded file")
+    if recorded is not None:
+        _tune_recorded(recorded, given, budget, seeds or 1, random_share, check_share, json)
+        return
+    if command is not None:
+        used = {"param", "allowed", "when", "space", "default", "objective", "timeout"}
+        found = _of_command(command, _space(param, allowed, when, space), default, objective, timeout)
+    else:
+        assert program is not None
+        found, used = _of_program(program, shapes, configurations, seed or 0)
+    anyway = {"seconds", "study", "warm-start", "repeats", "prune", "confirm", "seed", "out", "results"}
+    _only(given, used | anyway, "a command" if command is not None else "a program")
+    tuning = tune_function(
+        found, budget=budget, seconds=seconds, repeats=repeats,
+        prune=BenchSettings.prune if prune is None else prune,
+        confirm=BenchSettings.confirm if confirm is None else confirm,
+        seed=seed or 0, study=study, warm_start=warm_start, progress=not json,
+    )  # fmt: skip
+    if out is not None:
+        tuning.write_page(out)
+        note(f"Wrote {out}")
+    if results is not None:
+        tuning.write(results, format=results_format)
+        note(f"Wrote {results}")
+    _print(tuning, json)
+
+
+def _only(given: dict[str, Any], used: set[str], what: str) -> None:
+    """Options that are given are used or refused."""
+    odd = sorted(set(given) - used)
+    if odd:
+        raise InvalidSetting(f"--{odd[0]} means nothing for {what}; leave it out")
+
+
+def _space(param: tuple[str, ...], allowed: str | None, when: tuple[str, ...], file: Path | None) -> Space:
+    if file is None:
+        return space_of(param, allowed=allowed, when=when)
+    if param or allowed or when:
+        raise InvalidSetting("Give the space either as --param … or as a --space file")
+    return space_of_t1(file)
+
+
+def _of_command(
+    command: str, space: Space, default: tuple[str, ...], objective: str | None, timeout: float | None
+) -> Tunable:
+    start = configuration_of(default, space) if default else None
+    seconds = 600.0 if timeout is None else timeout
+    return tunable_command(command, space, objective=objective or SECONDS, timeout=seconds, default=start)
+
+
+def _of_program(
+    program: str, shapes: tuple[str, ...], configurations: int | None, seed: int
+) -> tuple[Tunable, set[str]]:
+    found = object_of(program)
+    if isinstance(found, Tunable):
+        return found, set()
+    if not callable(found):
+        raise InvalidSetting(f"{program} is neither an apportion.Tunable nor a function")
+    if not shapes:
+        raise InvalidSetting(f"{program} is a function: say the --shapes that it is called with")
+    drawn = 1_000 if configurations is None else configurations
+    layouts = tunable_layouts(found, [spec_of(shape) for shape in shapes], drawn, seed=seed)
+    return layouts, {"shapes", "configurations"}
+
+
+def _ask_or_tell(
+    space: Space, path: Path | None, warm_start: tuple[Path, ...], seed: int, tell: str | None
+) -> None:
+    if path is None:
+        raise InvalidSetting("--ask and --tell need a --study")
+    study = Study(space, path)
+    if tell is not None:
+        study.add(_said(tell, space))
+        return
+    with study.turn():
+        # Each question draws anew, and goes on from what is known.
+        search = Search(
+            space, seed=seed + len(study.measured), known=[known_of(one, space) for one in warm_start]
+        )
+        for found in study.measured.values():
+            search.tell(found.configuration, found.median)
+        asked = search.ask()
+    if not asked:
+        raise InvalidSetting(f"Every configuration of the space is measured in {path}")
+    print_json(dict(asked[0]))
+
+
+def _said(text: str, space: Space) -> TriedConfiguration:
+    try:
+        said = jsons.loads(text)
+        one, value, failure = said["configuration"], said.get("value"), str(said.get("failure", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        example = '{"configuration": {"tile": 8}, "value": 0.1}'
+        raise InvalidSetting(f"Write what came of a configuration like {example}, not {text!r}") from error
+    if not isinstance(one, dict) or not space.holds(one):
+        raise InvalidSetting(f"{one} is no configuration of the space")
+    if failure or value is None:
+        return TriedConfiguration(one, (), failure or "it failed")
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise InvalidSetting(f"The value must be a number above 0, not {value!r}")
+    return TriedConfiguration(one, (float(value),), value=float(value))
+
+
+def _print(tuning: Tuning, json: bool) -> None:
+    if json:
+        gain = tuning.gain
+        print_json({
+            "best": dict(tuning.best), "in_words": dict(tuning.in_words(tuning.best)),
+            "value": tuning.fastest.median, "objective": tuning.objective,
+            "speedup": None if gain is None else gain.value,
+            "speedup_interval": None if gain is None else [gain.low, gain.high],
+            "than": None if gain is None else gain.than,
+            "tau_b": None if math.isnan(tuning.tau_b) else tuning.tau_b,
+            "configurations": len(tuning.predicted)
+            or (None if math.isinf(tuning.space.size) else tuning.space.size),
+            "measured": [
+                {
+                    "configuration": dict(one.configuration), "seconds": one.seconds, "failure": one.failure,
+                    "value": None if one.failure else one.value, "metrics": dict(one.metrics),
+                    "pruned": one.pruned,
+                }
+                for one in tuning.measured
+            ],
+        })  # fmt: skip
+        return
+    names = tuple(tuning.space.values)
+    shown = names if len(names) <= 8 else ()
+    timed = tuning.objective == SECONDS
+    unit = "ms" if timed else tuning.objective
+    rows = [
+        (
+            *(tuning.in_words(one.configuration)[name] for name in shown),
+            one.failure or f"{one.median * (1e3 if timed else 1):.4g}",
+        )
+        for one in list(by_time(tuning))[:_SHOWN]
+    ]
+    size = len(tuning.predicted) or tuning.space.size
+    of = "" if math.isinf(size) else f" of {size:,.0f}"
+    print_table(
+        (*shown, unit),
+        rows,
+        right=(*shown, unit),
+        title=f"{len(tuning.measured)}{of} configurations measured",
+    )
+    note(f"Best: {as_words(tuning.in_words(tuning.best))}")
+    if tuning.gain is not None:
+        note(f"It is {tuning.gain.in_words()}.")
+    elif tuning.default is not None and timed:
+        note("Nothing that was measured is faster than the default.")
+    if tuning.tunable is not None and tuning.tunable.how_to:
+        note(tuning.tunable.how_to)
+
+
+def _tune_recorded(
+    recorded: Path, given: dict[str, Any], budget: int | None, seeds: int, random_share: float | None,
+    check_share: float | None, json: bool,
+) -> None:  # fmt: skip
+    if budget is None:
+        raise InvalidSetting("Give the --budget: how many configurations are measured")
+    if seeds < 1:
+        raise InvalidSetting(f"seeds must be at least 1, not {seeds}")
+    if recorded.suffix != ".npz":
+        _only(given, {"seeds", "warm-start"}, "a recorded table")
+        _print_table_tuned(recorded, given.get("warm-start", ()), budget, seeds, json)
+        return
+    _only(given, {"seeds", "random-share", "check-share"}, "a recorded layout file")
+    plan = TuningPlan(
+        budget,
+        TuningPlan.random_share if random_share is None else random_share,
+        TuningPlan.check_share if check_share is None else check_share,
+    )
+    found = tune_recorded(recorded, plan, range(seeds))
+    if json:
+        print_json(found)
+        return
+    columns = (
+        "seed", "best configuration", "runtime, ms", "slower than the best", "model", "tau-b of the rest",
+        "tied", "tau-b, ties broken", "OPA, ties broken",
+    )  # fmt: skip
+    rows = [
+        (
+            seed, run.best, f"{run.runtime_ns / 1e6:.3f}", f"{run.slowdown:.3%}", run.model,
+            f"{run.tau_b:.4f}", f"{run.tied_scores / run.pairs:.1%}", f"{run.tau_b_untied:.4f}",
+            f"{run.opa_untied:.4f}",
+        )
+        for seed, run in enumerate(found)
+    ]  # fmt: skip
+    title = f"{found[0].measured} of {found[0].distinct:,} different configurations measured"
+    print_table(columns, rows, right=columns, title=title)
+    if seeds > 1:
+        interval = over_seeds([run.tau_b for run in found])
+        note(f"tau-b over seeds: {interval.value:.4f} [{interval.low:.4f}, {interval.high:.4f}]")
+
+
+def _print_table_tuned(
+    recorded: Path, warm_start: tuple[Path, ...], budget: int, seeds: int, json: bool
+) -> None:
+    table = read_table(recorded)
+    found = tune_table(table, budget, range(seeds), known=[known_of(one, table.space) for one in warm_start])
+    if json:
+        print_json([
+            {"seed": seed, "best": dict(run.best), "seconds": run.seconds, "over_best": run.over_best,
+             "by_chance": run.by_chance}
+            for seed, run in enumerate(found)
+        ])  # fmt: skip
+        return
+    rows = [
+        (seed, as_words(run.best), f"{run.seconds * 1e3:.4g}", f"{run.over_best:.3f}", f"{run.by_chance:.3f}")
+        for seed, run in enumerate(found)
+    ]
+    columns = ("seed", "best found", "ms", "over the best there is", "random search")
+    print_table(
+        columns, rows, right=("seed", *columns[2:]), title=f"{budget} of {len(table.rows):,} measured"
+    )
+    if seeds > 1:
+        interval = over_seeds([run.over_best for run in found])
+        note(f"Over the best there is: {interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]")

@@ -1,0 +1,1 @@
+"""Which configuration of a program to measure next."""

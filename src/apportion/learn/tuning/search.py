@@ -1,0 +1,348 @@
+"""Search: which configurations to measure next, asked for and told one by one.
+
+The first few lie far from each other. From then on Gaussian processes are fitted to the logarithms of what
+was measured, and the configuration is asked for that is expected to improve most on the best one, weighed
+with how likely it is to run at all: configurations that failed count as slow as the slowest, and teach where
+others will fail. Tables of the same space from other GPUs or other sizes (`KnownTable`) are functions that
+the processes may lean on as far as measurements agree with them.
+
+C configurations of a pool, F features, K known tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InvalidSetting
+from apportion.learn.tuning.encoding import Encoding
+from apportion.learn.tuning.gaussian_process import (
+    Floats,
+    GaussianProcess,
+    Prior,
+    log_expected_improvement,
+)
+from apportion.measure.space import Configuration, Space, key_of
+
+_LEAST_CHANCE = 0.02
+"How likely a configuration runs at least, however many like it failed."
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How a search goes about it; chosen on the spaces that the page of tuning's results names."""
+
+    first: int = 6
+    "Configurations measured, far from each other, before a model is fitted."
+    known_first: int = 3
+    "Of these, those that known tables say are the fastest, where there are any."
+    pool: int = 12_000
+    "Candidates that are compared for each measurement, drawn anew each time."
+    drawn: int = 2_000
+    "The same of a space that is too large to go through."
+    listed: int = 200_000
+    "Combinations up to which a space is gone through as a whole; of larger ones candidates are drawn."
+    spread_pool: int = 400
+    "Candidates among which those far from each other are looked for."
+    neighbours: int = 60
+    "Candidates that differ little from each of the best three."
+    priors: tuple[Prior, ...] = (Prior(reach=0.6, reach_spread=0.6), Prior(reach=2.0, reach_spread=0.6))
+    "A process is fitted from each, and what they expect to gain is averaged: few measurements do not decide."
+
+    def __post_init__(self) -> None:
+        for name in ("first", "pool", "drawn", "listed", "spread_pool"):
+            if getattr(self, name) < 1:
+                raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """What the same space took elsewhere: on another GPU, at another size; NaN where it failed."""
+
+    configurations: Sequence[Configuration]
+    values: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if len(self.configurations) != len(self.values):
+            raise InvalidSetting(
+                f"{len(self.configurations)} configurations with {len(self.values)} values are no table"
+            )
+        if sum(math.isfinite(value) and value > 0 for value in self.values) < 2:
+            raise InvalidSetting("A known table needs two configurations at least that ran")
+
+
+class Search:
+    """Asks for configurations of a space, and is told what they took.
+
+        search = Search(space, seed=1)
+        for one in search.ask(3):
+            search.tell(one, seconds_of(one))       # None for one that failed
+        search.best
+
+    Args:
+        space: what there is to choose.
+        seed: draws what is drawn by chance.
+        known: tables of the same space from elsewhere.
+        settings: how it goes about it.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        known: Iterable[KnownTable] = (),
+        settings: SearchPlan | None = None,
+    ) -> None:
+        self.space, self.settings = space, settings or SearchPlan()
+        self._random = np.random.default_rng(seed)
+        self._encoding = Encoding.of(space)
+        self._tables = [_Table(one, self._encoding) for one in known]
+        self._listed = space.configurations if space.size <= self.settings.listed else None
+        self._points = None if self._listed is None else self._encoding.points(self._listed)
+        self._known = None if self._listed is None else self._functions(self._listed, self._points)
+        self._place = {} if self._listed is None else {key_of(one): at for at, one in enumerate(self._listed)}
+        self._told: dict[str, tuple[Configuration, float]] = {}
+        self._asked: dict[str, Configuration] = {}
+        self._parameters: list[Floats | None] = [None] * len(self.settings.priors)
+
+    @property
+    def told(self) -> list[tuple[Configuration, float]]:
+        """What was measured, in order; NaN for what failed."""
+        return list(self._told.values())
+
+    @property
+    def best(self) -> Configuration:
+        """The configuration with the smallest value.
+
+        Raises:
+            InvalidSetting: none has one.
+        """
+        good = [(value, at) for at, (_, value) in enumerate(self._told.values()) if math.isfinite(value)]
+        if not good:
+            raise InvalidSetting(f"None of {len(self._told)} configurations could be measured")
+        return list(self._told.values())[min(good)[1]][0]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of the space was asked for or told."""
+        return self._listed is not None and len(self._told | self._asked) >= len(self._listed)
+
+    def tell(self, one: Configuration, value: float | None) -> None:
+        """Say what a configuration took; None, NaN or infinity says that it failed.
+
+        Raises:
+            InvalidSetting: the value is zero or less, or the configuration is not of the space.
+        """
+        key = key_of(one)
+        of_space = self.space.holds(one) if self._listed is None else key in self._place
+        if not of_space:
+            raise InvalidSetting(f"{dict(one)} is no configuration of the space")
+        number = math.nan if value is None or not math.isfinite(value) else float(value)
+        if number <= 0:
+            raise InvalidSetting(f"What a configuration took must be more than 0, not {value}")
+        self._asked.pop(key, None)
+        self._told[key] = (one, number)
+
+    def note_asked(self, one: Configuration) -> None:
+        """Say that somebody else is measuring a configuration."""
+        if key_of(one) not in self._told:
+            self._asked[key_of(one)] = one
+
+    def forget_asked(self) -> None:
+        """Say that whoever was measuring something is not any more."""
+        self._asked.clear()
+
+    def ask(self, count: int = 1) -> list[Configuration]:
+        """The configurations to measure next; fewer where the space has no more."""
+        found: list[Configuration] = []
+        while len(found) < count and not self.exhausted:
+            one = self._next()
+            if one is None:
+                break
+            self.note_asked(one)
+            found.append(one)
+        return found
+
+    def predict(self, configurations: Sequence[Configuration]) -> Floats:
+        """(C,) what configurations are expected to take.
+
+        Raises:
+            InvalidSetting: fewer than two were measured.
+        """
+        model = self._model()
+        if model is None:
+            raise InvalidSetting("Two configurations at least must have been measured")
+        points = self._encoding.points(configurations)
+        known = self._functions(configurations, points)
+        mean = np.mean([process.predict(points, known)[0] for process in model.processes], axis=0)
+        found: Floats = np.exp(mean * model.deviation + model.centre)
+        return found
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        """(n,) what measured configurations that ran took, and what the others say that each took.
+
+        Raises:
+            InvalidSetting: fewer than two were measured.
+        """
+        model = self._model()
+        if model is None:
+            raise InvalidSetting("Two configurations at least must have been measured")
+        entries = list(self._told.values())
+        runs = model.runs[: len(entries)]
+        truth = np.array([value for _, value in entries])[runs]
+        said = np.mean([process.left_out() for process in model.processes], axis=0)[: len(entries)][runs]
+        return truth, np.exp(said * model.deviation + model.centre)
+
+    def _next(self) -> Configuration | None:
+        taken = len(self._told) + len(self._asked)
+        good = sum(math.isfinite(value) for _, value in self._told.values())
+        pool, points, known = self._candidates()
+        if not pool:
+            return None
+        if self._tables and taken < self.settings.known_first:
+            return pool[int(np.argmin(known.sum(axis=1)))]
+        if taken < self.settings.first or good < 2:
+            return pool[self._farthest(points)]
+        model = self._model()
+        assert model is not None
+        gain = np.full(len(pool), -np.inf)
+        for process in model.processes:
+            one = log_expected_improvement(model.best, *process.predict(points, known))
+            if not model.runs.all():
+                chance = 1 + process.mean_of(points, known, np.where(model.runs, 0.0, -1.0))
+                one = one + np.log(np.clip(chance, _LEAST_CHANCE, 1.0))
+            gain = np.logaddexp(gain, one - one.max())
+        return pool[int(np.argmax(gain))]
+
+    def _candidates(self) -> tuple[Sequence[Configuration], Floats, Floats]:
+        """Configurations that nobody measured, with their points and known functions."""
+        begun = {**self._told, **self._asked}
+        early = len(begun) < self.settings.first
+        usual = self.settings.drawn if self._listed is None else self.settings.pool
+        most = self.settings.spread_pool if early and not self._tables else usual
+        if self._listed is not None:
+            assert self._points is not None
+            assert self._known is not None
+            free = np.ones(len(self._listed), np.bool_)
+            free[[self._place[key] for key in begun if key in self._place]] = False
+            places = np.flatnonzero(free)
+            if len(places) > most:
+                places = self._random.choice(places, most, replace=False)
+                places = np.union1d(places, self._near_listed(free))
+            return [self._listed[at] for at in places.tolist()], self._points[places], self._known[places]
+        drawn = {key_of(one): one for one in self.space.draw(self._random, most)}
+        for one, _ in self._best_told(3):
+            near = self.space.near(one, self._random, self.settings.neighbours)
+            drawn.update((key_of(other), other) for other in near)
+        for key in begun:
+            drawn.pop(key, None)
+        pool = list(drawn.values())
+        points = self._encoding.points(pool) if pool else np.zeros((0, 1))
+        return pool, points, self._functions(pool, points)
+
+    def _near_listed(self, free: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Free configurations of the list that stand nearest to each of the best three."""
+        assert self._points is not None
+        found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        for one, _ in self._best_told(3):
+            far = ((self._points - self._points[self._place[key_of(one)]]) ** 2).sum(axis=1)
+            far[~free] = np.inf
+            near = np.argsort(far, kind="stable")[: self.settings.neighbours]
+            found.append(near[np.isfinite(far[near])])
+        return np.concatenate(found)
+
+    def _best_told(self, count: int) -> list[tuple[Configuration, float]]:
+        good = [(one, value) for one, value in self._told.values() if math.isfinite(value)]
+        return sorted(good, key=lambda entry: entry[1])[:count]
+
+    def _farthest(self, points: Floats) -> int:
+        """Which point lies farthest from everything that was begun; by chance where nothing was."""
+        begun = [one for one, _ in self._told.values()] + list(self._asked.values())
+        if not begun:
+            return int(self._random.integers(len(points)))
+        others = self._encoding.points(begun)
+        square = ((points[:, None, :] - others[None, :, :]) ** 2).sum(axis=2)
+        return int(np.argmax(square.min(axis=1)))
+
+    def _model(self) -> _Model | None:
+        """What was measured, as processes; None where too little was."""
+        entries = list(self._told.values())
+        values = np.array([value for _, value in entries])
+        runs = np.isfinite(values)
+        if runs.sum() < 2:
+            return None
+        # Who is still measuring counts as middling, so that nobody else goes to the same place.
+        pending = list(self._asked.values())
+        logs = np.log(np.where(runs, values, values[runs].max()))
+        logs = np.concatenate([logs, np.full(len(pending), float(np.median(logs)))])
+        runs = np.concatenate([runs, np.ones(len(pending), np.bool_)])
+        everything = [one for one, _ in entries] + pending
+        points = self._encoding.points(everything)
+        known = self._functions(everything, points)
+        centre, deviation = float(logs.mean()), float(logs.std()) or 1.0
+        targets = (logs - centre) / deviation
+        often = len(entries) > self.settings.first + 2 and len(entries) % 10 != 0
+        processes = tuple(
+            GaussianProcess.fit(
+                points, targets, known, prior, start=start if often else None, steps=12 if often else 40
+            )
+            for prior, start in zip(self.settings.priors, self._parameters, strict=True)
+        )
+        self._parameters = [process.parameters for process in processes]
+        return _Model(processes, centre, deviation, float(targets[runs].min()), runs)
+
+    def _functions(self, configurations: Sequence[Configuration], points: Floats | None) -> Floats:
+        """(C, K) what known tables say."""
+        if not self._tables:
+            return np.zeros((len(configurations), 0))
+        assert points is not None
+        return np.stack([table.at(configurations, points) for table in self._tables], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Processes of the same targets: logarithms less their centre, in deviations."""
+
+    processes: tuple[GaussianProcess, ...]
+    centre: float
+    deviation: float
+    best: float
+    "The smallest target that was reached."
+    runs: NDArray[np.bool_]
+    "Which of the measured configurations ran."
+
+
+class _Table:
+    """A known table as a function: in deviations from its middle, high for what is slow or fails."""
+
+    _HIGHEST = 2.5
+
+    def __init__(self, known: KnownTable, encoding: Encoding) -> None:
+        values = np.array(known.values, np.float64)
+        good = np.isfinite(values) & (values > 0)
+        logs = np.log(values, where=good, out=np.full(len(values), np.nan))
+        deviation = float(np.nanstd(logs)) or 1.0
+        scaled = (logs - float(np.nanmedian(logs))) / deviation
+        self._values = np.where(good, np.minimum(scaled, self._HIGHEST), self._HIGHEST)
+        self._place = {key_of(one): at for at, one in enumerate(known.configurations)}
+        self._points = encoding.points(known.configurations)
+
+    def at(self, configurations: Sequence[Configuration], points: Floats) -> Floats:
+        """(C,) what it says; of a configuration that it does not have, what it says of the nearest."""
+        places = np.array([self._place.get(key_of(one), -1) for one in configurations], np.int64)
+        for start in np.flatnonzero(places < 0)[:, None]:
+            places[start] = int(np.argmin(((self._points - points[start]) ** 2).sum(axis=1)))
+        found: Floats = self._values[places] if len(places) else np.zeros(0)
+        return found
+
+
+def tell_all(search: Search, entries: Iterable[tuple[Configuration, Any]]) -> None:
+    """Say what was measured before."""
+    for one, value in entries:
+        search.tell(one, value)

@@ -1,0 +1,267 @@
+"""Tables of configurations and what each took, as other tools and other machines wrote them.
+
+    CSV (also .csv.gz)    a column for each parameter, and one of `milliseconds`, `seconds`, `time_ms`, or
+                          `time` (milliseconds, as Kernel Tuner has it); a word for a number is a failure
+    Kernel Tuner          its cache file (JSON with `cache` and `tune_params_keys`)
+    T4                    results of the autotuning community's schema (JSON with `results`)
+
+A table is also a space: that of the configurations it holds. `space_of_t1` reads T1, the schema of spaces.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.measure.space import Configuration, Range, Space
+from apportion.settings import replace_file
+
+_TIMES = {"milliseconds": 1e-3, "seconds": 1.0, "time_ms": 1e-3, "time": 1e-3}
+"Columns that are a time, and their unit in seconds."
+_NOT_PARAMETERS = ("repeats", "times", "failure")
+_FAILED = {"compile": "compile", "runtime": "runtime", "timeout": "timeout", "correctness": "correctness"}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One configuration, and what came of it."""
+
+    configuration: Configuration
+    seconds: float
+    "NaN where it failed."
+    failure: str = ""
+    repeats: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class TuningTable:
+    """Configurations of one program on one machine, measured."""
+
+    name: str
+    rows: tuple[Tried, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise InvalidSetting(f"{self.name} holds no configuration")
+        names = set(self.rows[0].configuration)
+        if any(set(row.configuration) != names for row in self.rows):
+            raise InvalidSetting(f"The configurations of {self.name} have different parameters")
+
+    @cached_property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """All, in order."""
+        return tuple(row.configuration for row in self.rows)
+
+    @cached_property
+    def seconds(self) -> tuple[float, ...]:
+        """What each took; NaN where it failed."""
+        return tuple(row.seconds for row in self.rows)
+
+    @cached_property
+    def space(self) -> Space:
+        """The space of its configurations."""
+        values: dict[str, list[Any]] = {name: [] for name in self.rows[0].configuration}
+        for row in self.rows:
+            for name, value in row.configuration.items():
+                if value not in values[name]:
+                    values[name].append(value)
+        ordered = {name: _ordered(known) for name, known in values.items()}
+        return Space(ordered, drawn=self.configurations)
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest.
+
+        Raises:
+            InvalidSetting: none ran.
+        """
+        good = [value for value in self.seconds if math.isfinite(value)]
+        if not good:
+            raise InvalidSetting(f"No configuration of {self.name} ran")
+        return min(good)
+
+
+def read_table(path: Path) -> TuningTable:
+    """The table in a file of any of the formats.
+
+    Raises:
+        UnreadableFile: the file is not there.
+        MalformedInput: it is no such table; the message says what is missing, and where.
+    """
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"Cannot read {path}: {error}") from error
+    name = path.name.split(".")[0]
+    try:
+        if not text.lstrip().startswith("{"):
+            return TuningTable(name, tuple(_of_csv(text, path)))
+        said = json.loads(text)
+        if "cache" in said:
+            return TuningTable(name, tuple(_of_cache(said)))
+        if "results" in said:
+            return TuningTable(name, tuple(_of_t4(said)))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, MalformedInput):
+            raise
+        raise MalformedInput(f"this is no table of configurations ({error})", file=str(path)) from error
+    raise MalformedInput("this JSON has neither 'cache' (Kernel Tuner) nor 'results' (T4)", file=str(path))
+
+
+def write_cache(path: Path, table: TuningTable, space: Space, *, device: str = "", kernel: str = "") -> None:
+    """Write a cache file of Kernel Tuner's: it continues from it, and replays it in its simulation mode."""
+    names = list(space.values)
+    cache = {
+        ",".join(str(row.configuration[name]) for name in names): {
+            **row.configuration,
+            "time": row.seconds * 1e3 if math.isfinite(row.seconds) else "RuntimeFailedConfig",
+            "times": [one * 1e3 for one in row.repeats],
+            "compile_time": 0, "verification_time": 0, "benchmark_time": 0, "strategy_time": 0,
+            "framework_time": 0, "timestamp": "1970-01-01 00:00:00",
+        }
+        for row in table.rows
+    }  # fmt: skip
+    described = {
+        "schema_version": "1.0.0", "device_name": device, "kernel_name": kernel or table.name,
+        "problem_size": [1],
+        "tune_params_keys": names, "tune_params": {name: _listed(space, name) for name in names},
+        "objective": "time", "cache": cache,
+    }  # fmt: skip
+    replace_file(path, json.dumps(described, indent=1, default=str).encode())
+
+
+def write_t4(path: Path, table: TuningTable) -> None:
+    """Write results in the T4 schema."""
+    results = [
+        {
+            "configuration": dict(row.configuration),
+            "times": {"runtimes": [one * 1e3 for one in row.repeats]},
+            "invalidity": "correct" if math.isfinite(row.seconds) else "runtime",
+            "correctness": int(math.isfinite(row.seconds)),
+            "measurements": [{"name": "time", "value": row.seconds * 1e3, "unit": "ms"}]
+            if math.isfinite(row.seconds)
+            else [],
+            "objectives": ["time"],
+        }
+        for row in table.rows
+    ]
+    text = json.dumps({"schema_version": "1.0.0", "results": results}, indent=1, default=str)
+    replace_file(path, text.encode())
+
+
+def space_of_t1(path: Path) -> Space:
+    """The space in a file of the T1 schema, or of a plain object: parameter → list of values.
+
+    Raises:
+        UnreadableFile, MalformedInput: there is no such file, or it holds something else.
+    """
+    try:
+        said = json.loads(path.read_text())
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise MalformedInput(f"not JSON ({error})", file=str(path)) from error
+    try:
+        described = said.get("ConfigurationSpace")
+        if described is None:
+            return Space({name: _values(values) for name, values in said.items()})
+        values = {one["Name"]: _values(one["Values"]) for one in described["TuningParameters"]}
+        conditions = [one["Expression"] for one in described.get("Conditions", [])]
+        return Space(values, " and ".join(f"({one})" for one in conditions) or None)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise MalformedInput(f"this is no space ({error})", file=str(path)) from error
+
+
+def _of_csv(text: str, path: Path) -> list[Tried]:
+    reader = csv.DictReader(text.splitlines())
+    columns = list(reader.fieldnames or ())
+    time = next((name for name in _TIMES if name in columns), None)
+    if time is None:
+        raise MalformedInput(f"there is no column {' or '.join(_TIMES)}", file=str(path), line=1)
+    names = [name for name in columns if name != time and name not in _NOT_PARAMETERS]
+    rows = []
+    for entry in reader:
+        configuration = {name: _value(entry[name]) for name in names}
+        unit = _TIMES[time]
+        seconds, failure = _seconds(entry[time], unit)
+        repeats = tuple(float(word) * unit for word in (entry.get("repeats") or "").split())
+        rows.append(Tried(configuration, seconds, failure, repeats))
+    return rows
+
+
+def _of_cache(said: Mapping[str, Any]) -> list[Tried]:
+    names = said["tune_params_keys"]
+    rows = []
+    for entry in said["cache"].values():
+        seconds, failure = _seconds(entry["time"], 1e-3)
+        times = tuple(float(one) * 1e-3 for one in entry.get("times") or () if isinstance(one, int | float))
+        rows.append(Tried({name: entry[name] for name in names}, seconds, failure, times))
+    return rows
+
+
+def _of_t4(said: Mapping[str, Any]) -> list[Tried]:
+    rows = []
+    for entry in said["results"]:
+        values = {one["name"]: one for one in entry.get("measurements", ())}
+        objective = (entry.get("objectives") or ["time"])[0]
+        found = values.get(objective)
+        reason = entry.get("invalidity", "correct")
+        if found is None or reason != "correct":
+            rows.append(Tried(entry["configuration"], math.nan, _FAILED.get(reason, str(reason))))
+            continue
+        unit = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(
+            found.get("unit", "ms"), 1e-3
+        )
+        seconds, failure = _seconds(found["value"], unit)
+        runtimes = tuple(float(one) * unit for one in entry.get("times", {}).get("runtimes", ()))
+        rows.append(Tried(entry["configuration"], seconds, failure, runtimes))
+    return rows
+
+
+def _seconds(value: Any, unit: float) -> tuple[float, str]:
+    try:
+        seconds = float(value) * unit
+    except (TypeError, ValueError):
+        return math.nan, str(value)
+    return (seconds, "") if math.isfinite(seconds) and seconds > 0 else (math.nan, f"{value}")
+
+
+def _value(text: str) -> Any:
+    """What a cell says: a whole number, a number, a truth, or words."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"True": True, "False": False}.get(text, text)
+
+
+def _values(said: Any) -> Sequence[Any]:
+    found = ast.literal_eval(said) if isinstance(said, str) else said
+    if not isinstance(found, list | tuple):
+        raise ValueError(f"{said!r} is no list of values")
+    return tuple(found)
+
+
+def _ordered(values: list[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(sorted(values))
+    except TypeError:
+        return tuple(values)
+
+
+def _listed(space: Space, name: str) -> list[Any]:
+    values = space.values[name]
+    if isinstance(values, Range):
+        raise InvalidSetting(f"{name} is a range: Kernel Tuner's files have lists of values only")
+    return list(values)
