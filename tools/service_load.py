@@ -73,6 +73,9 @@ async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str
         "processors": len(os.sched_getaffinity(0)),
         "load_average_before": before,
         "known": await load(port, pid, [known() for _ in range(options.known)], CLIENTS),
+        "known, 400 a second": await load(
+            port, pid, [known() for _ in range(options.known // 2)], CLIENTS, rate=400
+        ),
         "new, one client": await load(port, pid, [new() for _ in range(options.new)], 1),
         "new, four clients": await load(port, pid, [new() for _ in range(options.new)], 4),
     }
@@ -99,14 +102,22 @@ def question(port: int, name: str, text: str, chance: random.Random) -> bytes:
     ).encode() + body
 
 
-async def load(port: int, pid: int, requests: list[bytes], clients: int) -> dict[str, Any]:
-    """All requests, by so many clients that each wait for an answer before they ask again."""
+async def load(
+    port: int, pid: int, requests: list[bytes], clients: int, *, rate: float | None = None
+) -> dict[str, Any]:
+    """All requests, by so many clients that each wait for an answer before they ask again.
+
+    Args:
+        rate: requests per second that are sent together; as many as are answered where it is not given.
+    """
     taken: list[float] = []
     statuses: Counter[int] = Counter()
 
     async def client(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for request in requests[number::clients]:
+        for turn, request in enumerate(requests[number::clients]):
+            if rate is not None:
+                await asyncio.sleep(max(0.0, start + (turn * clients + number) / rate - time.perf_counter()))
             began = time.perf_counter()
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
@@ -123,7 +134,8 @@ async def load(port: int, pid: int, requests: list[bytes], clients: int) -> dict
                 assert 0 <= json.loads(body)["cpu_share"] <= 1
         writer.close()
 
-    began, used = time.perf_counter(), processor_seconds(pid)
+    began = start = time.perf_counter()
+    used = processor_seconds(pid)
     await asyncio.gather(*(client(number) for number in range(clients)))
     seconds, used = time.perf_counter() - began, processor_seconds(pid) - used
     order = sorted(taken)

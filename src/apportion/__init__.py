@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from apportion.advise.relative_answers import Relative
     from apportion.advise.relative_answers import predict as relative_performance
     from apportion.advise.tuning import Tunable, Tuning, tune
+    from apportion.client import Client
     from apportion.coexecution.bound import Execution
     from apportion.coexecution.sharing import Together
     from apportion.errors import ApportionError
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnalysisRun",
     "ApportionError",
+    "Client",
     "CompileOptions",
     "DeviceInfo",
     "Execution",
@@ -70,6 +72,7 @@ __all__ = [
 _HOMES = {
     "AnalysisRun": "apportion.program.analysis:AnalysisRun",
     "ApportionError": "apportion.errors:ApportionError",
+    "Client": "apportion.client:Client",
     "CompileOptions": "apportion.program.compile:CompileOptions",
     "DeviceInfo": "apportion.runtime.base:DeviceInfo",
     "Execution": "apportion.coexecution.bound:Execution",

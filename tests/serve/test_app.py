@@ -232,3 +232,19 @@ def test_every_address_is_described(service):
     described = service.ask("GET", "/api/openapi.json").json
     assert {"/api/predict", "/api/run", "/api/jobs/{id}/events"} <= set(described["paths"])
     assert TOKEN not in json.dumps(described)
+
+
+def test_schedules_are_those_of_the_command_line(service, capsys):
+    words = (
+        "schedule", "simulate", "--format", "synthetic", "--systems", "cpu=4", "gpu=2", "--policy", "eft", "fastest",
+        "--jobs", "40", "--sigma", "0.5",
+    )  # fmt: skip
+    expected = said(capsys, *words)
+    body = {"systems": ["cpu=4", "gpu=2"], "policies": ["eft", "fastest"], "jobs": 40, "sigma": 0.5}
+    answers = service.ask("POST", "/api/schedule", body).json
+    for answer, wanted in zip(answers, expected, strict=True):
+        measured = ("policy_cpu_s", "simulator_cpu_s")
+        assert without(answer, "schedule", "queue", *measured) == without(wanted, *measured)
+        assert len(answer["schedule"]) == 40
+    assert "eft" in service.ask("GET", "/api/policies").json
+    assert service.ask("POST", "/api/schedule", {"systems": ["/etc/passwd"]}).status == 422

@@ -447,3 +447,17 @@ def test_typing_asks_once_for_what_is_there_at_last(page, service):
     time.sleep(0.5)
     assert 1 <= len(asked) <= 4
     assert asked[-1].post_data_json["source"]["text"].endswith("some time")
+
+
+def test_schedules_change_with_the_size_of_a_system(page, service):
+    visit(page, service, "Systems")
+    chart = page.locator("svg[aria-label='Schedule of eft']")
+    expect(chart).to_be_visible()
+    row = page.locator(".systems table tr").filter(has_text="eft")
+    before = row.inner_text()
+    page.get_by_label("Slots of gpu").evaluate(
+        "(input) => { input.value = 12; input.dispatchEvent(new Event('change')); }"
+    )
+    expect(row).not_to_have_text(re.compile(re.escape(before.split("\t")[1])))
+    page.get_by_role("checkbox", name="careful").uncheck()
+    expect(page.locator("svg[aria-label='Schedule of careful']")).to_have_count(0)

@@ -112,16 +112,37 @@ export function roofline(roofs: Roof[], points: RoofPoint[]): SVGElement {
       s("title", {}, `${point.name}: ${short(point.rate / 1e9)} G multiply-adds/s at ${short(point.intensity)} per byte`))));
 }
 
-/** Jobs over systems and time. */
-export function gantt(rows: { system: string; job: string; begin: number; end: number }[], label: string): SVGElement {
-  const systems = [...new Set(rows.map((row) => row.system))].sort();
-  const [width, row, left] = [640, 26, 110];
-  const last = Math.max(...rows.map((one) => one.end), 1e-9);
-  const scale = (width - left - 10) / last;
-  return s("svg", { viewBox: `0 0 ${width} ${row * systems.length + 20}`, class: "chart", role: "img", "aria-label": label },
-    systems.map((system, place) => s("text", { x: 0, y: place * row + 17, class: "name" }, system)),
-    rows.map((one, place) => s("rect", { x: left + one.begin * scale, y: systems.indexOf(one.system) * row + 4, height: row - 8,
-      width: Math.max(0.7, (one.end - one.begin) * scale - 0.5), style: `fill:${COLOURS[place % COLOURS.length]}` }, s("title", {}, `${one.job}: ${short(one.begin)} to ${short(one.end)} s`))),
-    [0, 0.5, 1].map((part) => s("text", { x: left + part * (width - left - 10), y: row * systems.length + 14, class: "tick",
-      "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, `${short(part * last)} s`)));
+/** Jobs over time, each in the lowest free slot of its system. */
+export function gantt(jobs: { system: string; job: string; begin: number; end: number }[], label: string, slots: Record<string, number>, last: number): SVGElement {
+  const [width, left, tall] = [640, 70, 64];
+  const scale = (width - left - 10) / Math.max(last, 1e-9);
+  const systems = Object.keys(slots);
+  return s("svg", { viewBox: `0 0 ${width} ${(tall + 8) * systems.length + 18}`, class: "chart", role: "img", "aria-label": label },
+    systems.map((system, place) => {
+      const free = new Array<number>(slots[system]).fill(0);
+      const row = tall / slots[system];
+      return [
+        s("text", { x: 0, y: place * (tall + 8) + tall / 2, class: "name" }, system),
+        jobs.filter((one) => one.system === system).sort((a, b) => a.begin - b.begin).map((one) => {
+          const found = free.findIndex((until) => until <= one.begin + 1e-6);
+          const slot = found < 0 ? free.indexOf(Math.min(...free)) : found;
+          free[slot] = one.end;
+          return s("rect", { x: left + one.begin * scale, y: place * (tall + 8) + slot * row, height: Math.max(1, row - 1), width: Math.max(0.7, (one.end - one.begin) * scale - 0.5), style: `fill:${COLOURS[Number(one.job) % COLOURS.length]}` },
+            s("title", {}, `job ${one.job}: ${short(one.begin)} to ${short(one.end)} s`));
+        }),
+      ].flat();
+    }).flat(),
+    [0, 0.5, 1].map((part) => s("text", { x: left + part * (width - left - 10), y: (tall + 8) * systems.length + 12, class: "tick",
+      "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, part === 0 ? "0" : `${short(part * last)} s`)));
+}
+
+/** A number that changes in steps over time. */
+export function steps(times: number[], values: number[], last: number, label: string): SVGElement {
+  const [width, height, left] = [640, 60, 70];
+  const most = Math.max(...values, 1);
+  const x = (time: number) => left + (time / Math.max(last, 1e-9)) * (width - left - 10);
+  const y = (value: number) => 6 + (height - 12) * (1 - value / most);
+  const path = times.map((time, place) => `${place ? "H" : "M"}${x(time).toFixed(1)}${place ? "V" : " "}${y(values[place]).toFixed(1)}`).join("");
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${label}: up to ${most}` },
+    s("text", { x: 0, y: 16, class: "tick" }, `${most} wait`), s("path", { class: "line", style: "stroke:var(--c3);stroke-width:1.5", d: path }));
 }

@@ -1,7 +1,7 @@
 // The Systems view: the order in which systems would run a profiled program, and schedules of many jobs.
 import { ask, Refusal } from "./api";
-import { bars, COLOURS, gantt } from "./charts";
-import { field, fill, h, short } from "./dom";
+import { bars, COLOURS, gantt, steps } from "./charts";
+import { field, fill, h, percent, short } from "./dom";
 
 export class SystemsView {
   readonly element = h("section", { class: "systems", "aria-label": "Systems and schedules" });
@@ -65,29 +65,40 @@ export class SystemsView {
   }
 
   private async showSchedules(): Promise<void> {
-    try {
-      if (!(await ask("GET", "/api/health")).schedules) return;
-      const known = await ask("GET", "/api/schedule");
-      if (this.schedules.childElementCount > 0) return;
-      const slots = h("input", { type: "range", min: 1, max: 16, value: 4 });
-      const jobs = h("input", { type: "range", min: 10, max: 200, step: 10, value: 60 });
-      const shown = h("output", {}, "4 and 60");
-      const results = h("div", {});
-      const simulate = async () => {
-        shown.textContent = `${slots.value} and ${jobs.value}`;
-        const found = await ask("POST", "/api/schedule/simulate", { policies: known.shown, slots: Number(slots.value), jobs: Number(jobs.value), seed: 0 });
-        fill(results, h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["policy", "makespan, s", "mean completion, s", "mean wait, s", "use"].map((title) => h("th", {}, title)))),
-          h("tbody", {}, found.policies.map((one: any) => h("tr", {}, h("td", {}, one.policy), h("td", {}, short(one.makespan)), h("td", {}, short(one.mean_completion)), h("td", {}, short(one.mean_wait)), h("td", {}, `${Math.round(100 * one.use)} %`)))))),
-          found.policies.map((one: any) => h("figure", {}, gantt(one.jobs, `Schedule of ${one.policy}`), h("figcaption", {}, one.policy))));
-      };
-      slots.addEventListener("change", () => void simulate());
-      jobs.addEventListener("change", () => void simulate());
-      fill(this.schedules, h("article", { class: "card" }, h("h2", {}, "Schedules"), h("p", {}, "The same jobs by several policies. Drag the size of the first system and see what changes."),
-        h("div", { class: "toolbar" }, field("Slots of the first system", slots), field("Jobs", jobs), shown), results));
-      await simulate();
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      fill(this.schedules);
-    }
+    if (this.schedules.childElementCount > 0) return;
+    let names: string[];
+    try { names = await ask("GET", "/api/policies"); } catch (error) { if (error instanceof Refusal) return; throw error; }
+    const slider = (min: number, max: number, step: number, value: number) => h("input", { type: "range", min, max, step, value, onchange: () => void simulate() });
+    const [cpu, gpu, jobs, load, sigma] = [slider(1, 16, 1, 8), slider(1, 16, 1, 2), slider(20, 300, 20, 100), slider(0, 2, 0.05, 0.85), slider(0, 2, 0.1, 0.5)];
+    const first = names.filter((name) => ["round_robin", "fastest", "eft", "careful"].includes(name));
+    const chosen = names.map((name) => h("label", { class: "choice" }, h("input", { type: "checkbox", value: name, checked: first.includes(name), onchange: () => void simulate() }), ` ${name}`));
+    const said = h("p", { class: "status", role: "status" });
+    const results = h("div", {});
+    const simulate = async () => {
+      const policies = chosen.map((label) => label.querySelector("input")!).filter((box) => box.checked).map((box) => box.value);
+      said.textContent = `cpu ${cpu.value} slots, gpu ${gpu.value} slots, ${jobs.value} jobs, load ${load.value}, times known to a factor of ${short(2 ** Number(sigma.value))}`;
+      if (policies.length === 0) { fill(results, h("p", {}, "Choose a policy.")); return; }
+      try {
+        const found: any[] = await ask("POST", "/api/schedule", { systems: [`cpu=${cpu.value}`, `gpu=${gpu.value}`], policies: policies.slice(0, 8), jobs: Number(jobs.value), load: Number(load.value), sigma: Number(sigma.value) });
+        const rows: [string, string, (one: any) => string][] = [
+          ["makespan", "makespan_s", (one) => `${short(one.makespan_s)} s`], ["mean completion", "avg_jct_s", (one) => `${short(one.avg_jct_s)} s`],
+          ["mean wait", "avg_wait_s", (one) => `${short(one.avg_wait_s)} s`], ["slots in use", "utilisation", (one) => percent(one.utilisation)],
+          ["time over the least", "placement_regret", (one) => `${short(one.placement_regret)} ×`]];
+        const last = Math.max(...found.map((one) => one.makespan_s));
+        fill(results, h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "policy"), rows.map(([title]) => h("th", {}, title)))),
+          h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.policy), rows.map(([, , text]) => h("td", {}, text(one)))))))),
+          found.map((one) => h("figure", {}, h("figcaption", {}, h("b", {}, one.policy), ": jobs over the slots of each system, and how many wait"),
+            gantt(one.schedule, `Schedule of ${one.policy}`, { cpu: Number(cpu.value), gpu: Number(gpu.value) }, last),
+            steps(one.queue[0], one.queue[1], last, `Jobs that wait under ${one.policy}`))));
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        said.textContent = error.problem.message;
+      }
+    };
+    fill(this.schedules, h("article", { class: "card" }, h("h2", {}, "Schedules"),
+      h("p", {}, "The same drawn jobs under several policies. Drag the size of a system and see what changes."),
+      h("div", { class: "toolbar" }, field("Slots of cpu", cpu), field("Slots of gpu", gpu), field("Jobs", jobs), field("Load", load), field("Error of times", sigma)),
+      h("fieldset", {}, h("legend", {}, "Policies"), chosen), said, results));
+    await simulate();
   }
 }

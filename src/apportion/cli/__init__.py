@@ -102,6 +102,12 @@ def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None
         # cyclopts would load every verb to say this.
         if words and not words[0].startswith("-") and words[0] not in commands:
             raise UnknownName("command", words[0], commands)
+        if any(word.partition("=")[0] == "--server" for word in words):
+            from apportion.cli.remote import serve_there, taken_from  # only then is it needed
+
+            address, words = taken_from(words)
+            serve_there(served, address or "", words)
+            sys.exit(0)
         served(words)
     except ApportionError as error:
         print(f"{name}: {error}", file=sys.stderr)

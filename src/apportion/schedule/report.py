@@ -44,7 +44,7 @@ def page_of(trace: JobTrace, results: Sequence[SimulatedPolicy]) -> str:
         "<h2>Completed jobs</h2>",
         _curves(names, [_completed(trace, result) for result in results], "jobs completed", "time"),
         "<h2>Waiting jobs</h2>",
-        _curves(names, [_waiting(trace, result) for result in results], "jobs waiting", "time"),
+        _curves(names, [queue_of(trace, result) for result in results], "jobs waiting", "time"),
         "<h2>Time to completion</h2>",
         _curves(names, [_distribution(trace, result) for result in results], "part of the jobs", "within"),
     ]
@@ -76,7 +76,8 @@ def _completed(trace: JobTrace, result: SimulatedPolicy) -> tuple[Floats, Floats
     return _thinned(np.concatenate(([0.0], ends)), np.arange(len(ends) + 1.0))
 
 
-def _waiting(trace: JobTrace, result: SimulatedPolicy) -> tuple[Floats, Floats]:
+def queue_of(trace: JobTrace, result: SimulatedPolicy) -> tuple[Floats, Floats]:
+    """Seconds, and how many jobs wait from then on."""
     times = np.concatenate([trace.arrival, result.schedule.start])
     change = np.concatenate([np.ones(len(trace)), -np.ones(len(trace))])
     order = np.lexsort((-change, times))

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from apportion.serve.forms import (
     PredictForm,
     RelativeForm,
     RunForm,
+    ScheduleForm,
 )
 from apportion.serve.guard import Application, Guard
 from apportion.serve.history import STATES, History
@@ -186,6 +186,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     asks("graph", GraphForm, "The program graph, in the reference's JSON")
     asks("picture", PictureForm, "The program graph as SVG, with the source line of each node")
     asks("analyze", AnalyzeForm, "A data-flow analysis over the program graph")
+    asks("schedule", ScheduleForm, "Drawn jobs over systems by several policies")
     asks("relative", RelativeForm, "In which order systems would run what was profiled")
 
 
@@ -196,7 +197,6 @@ def _add_machine(app: FastAPI, service: Service) -> None:
             {
                 "version": app.version, "runs_code": service.settings.runs_code,
                 "sandboxed": service.pool.restricted, "waiting": service.pool.waiting,
-                "schedules": find_spec("apportion.schedule") is not None,
             }
         )  # fmt: skip
 
@@ -211,6 +211,10 @@ def _add_machine(app: FastAPI, service: Service) -> None:
     @app.get("/api/models", summary="The models that the package ships, with their scores")
     async def models() -> Response:
         return JSONResponse(await service.pool.ask("models", {}))
+
+    @app.get("/api/policies", summary="The names of the scheduling policies")
+    async def policies() -> Response:
+        return JSONResponse(await service.pool.ask("policies", {}))
 
     @app.get("/api/examples", summary="Kernels to start from")
     async def examples() -> Response:

@@ -20,7 +20,8 @@ LARGEST_RANGE = 1 << 48
 MOST_LAUNCHES = 1024
 "Launches of one request."
 _NAME = re.compile(r"[\w .+()-]{1,120}")
-_FILE = re.compile(r"\.np[yz]\b|\bfile:|\.(?:png|jpe?g|bmp|tiff?)\b|[/\\~]", re.IGNORECASE)
+_SYSTEM = re.compile(r"[A-Za-z][\w.-]{0,40}=\d{1,4}(:[\w.-]{1,40})?")
+_FILE = re.compile(r"\.[A-Za-z_]|[/\\~]|\bfile\b")
 _STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 
 Sizes = int | list[int]
@@ -320,6 +321,35 @@ class RelativeForm:
 
 
 @dataclass(frozen=True)
+class ScheduleForm:
+    """`apportion schedule simulate --format synthetic`: drawn jobs under several policies."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    systems: list[str]
+    "NAME=SLOTS or NAME=SLOTS:KIND."
+    policies: list[str] = field(default_factory=lambda: ["eft"])
+    jobs: int = 200
+    load: float = 0.85
+    "Offered work over what the slots can do; 0 has all jobs arrive at once."
+    sigma: float | None = None
+    "How wrong the policies are about times: sigma of log2; None gives them the truth."
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.systems) <= 16 or not all(_SYSTEM.fullmatch(word) for word in self.systems):
+            raise InvalidSetting("systems are 1 to 16 words NAME=SLOTS, such as v100=8")
+        if not 1 <= len(self.policies) <= 8 or any(len(name) > 60 for name in self.policies):
+            raise InvalidSetting(f"A request has 1 to 8 policies, not {len(self.policies)}")
+        if not 1 <= self.jobs <= 2000:
+            raise InvalidSetting(f"jobs must be 1 to 2000, not {self.jobs}")
+        if not 0 <= self.load <= 10 or not 0 <= (self.sigma or 0.0) <= 5:
+            raise InvalidSetting("load lies between 0 and 10, sigma between 0 and 5")
+        if not 0 <= self.seed < 1 << 31:
+            raise InvalidSetting("seed must be 0 to 2^31 - 1")
+
+
+@dataclass(frozen=True)
 class NameForm:
     """What a job is called from now on."""
 
@@ -358,6 +388,7 @@ def _check_arguments(arguments: list[str]) -> None:
 FORMS: Mapping[str, type] = {
     "predict": PredictForm, "predict-all": PredictAllForm, "explain": ExplainForm, "inspect": InspectForm,
     "graph": GraphForm, "picture": PictureForm, "analyze": AnalyzeForm, "relative": RelativeForm,
+    "schedule": ScheduleForm,
     "run": RunForm, "measure": MeasureForm,
 }  # fmt: skip
 "Verb → the form of its questions."

@@ -35,15 +35,15 @@ class _Process:
 
     @classmethod
     async def start(cls, folder: Path, memory_bytes: int | None) -> _Process:
-        """A worker that is ready to be asked.
+        """A worker that is ready to be asked; the folder that the service was started in is not its own.
 
         Raises:
             WorkerCrashed: it does not start.
         """
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "apportion.serve.worker", str(folder),
+            sys.executable, "-P", "-m", "apportion.serve.worker", str(folder.resolve()),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_BYTES,
-            start_new_session=True,
+            start_new_session=True, cwd=_own(folder),
         )  # fmt: skip
         found = cls(process)
         try:
@@ -99,6 +99,13 @@ class _Process:
             os.killpg(self.process.pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
             await self.process.wait()
+
+
+def _own(folder: Path) -> Path:
+    """Where workers are, and where they may write."""
+    place = folder / "temporary"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 class Pool:

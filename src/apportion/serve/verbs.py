@@ -40,6 +40,14 @@ from apportion.runtime.base import Limits, info_from
 from apportion.runtime.plan import ArrayPlace
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
+from apportion.schedule.beliefs import with_errors
+from apportion.schedule.policies import policies
+from apportion.schedule.problem import ScheduleSettings
+from apportion.schedule.readers import synthetic
+from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.report import queue_of
+from apportion.schedule.simulate import simulate
+from apportion.schedule.trace import parse_systems
 from apportion.serve.forms import (
     FORMS,
     AnalyzeForm,
@@ -51,11 +59,14 @@ from apportion.serve.forms import (
     PredictForm,
     RelativeForm,
     RunForm,
+    ScheduleForm,
     SourceForm,
     size_of_form,
 )
 
 Report = Callable[[Any], None]
+_MOST_BARS = 600
+"Jobs of a schedule that are drawn."
 
 
 def answer(verb: str, form: Mapping[str, Any], *, report: Report) -> Any:
@@ -158,6 +169,34 @@ def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
         ).as_json()
         for one in form.profiles
     ]  # fmt: skip
+
+
+def _schedule(form: ScheduleForm, report: Report) -> list[dict[str, Any]]:
+    """What `apportion schedule simulate --json` prints, with each policy's jobs and queue for a drawing."""
+    systems = parse_systems(form.systems)
+    trace = synthetic.read(TraceRequest(systems, seed=form.seed, jobs=form.jobs, load=form.load))
+    beliefs = None if form.sigma is None else with_errors(trace, form.sigma, form.seed)
+    settings = ScheduleSettings(seed=form.seed)
+    found = []
+    for one in simulate(trace, form.policies, beliefs=beliefs, settings=settings):
+        schedule = one.schedule
+        bars = [
+            {"system": systems[system].name, "job": str(job), "begin": begin, "end": end}
+            for system, job, begin, end in zip(
+                schedule.system.tolist(), trace.job.tolist(), schedule.start.tolist(), schedule.end.tolist(),
+                strict=True,
+            )
+        ]  # fmt: skip
+        times, waiting = queue_of(trace, one)
+        found.append(
+            asdict(one.summary) | {"schedule": bars[:_MOST_BARS], "queue": [times.tolist(), waiting.tolist()]}
+        )
+    return found
+
+
+def _policies(form: Any, report: Report) -> list[str]:
+    """The names of the policies of jobs that run to their end."""
+    return list(policies.names())
 
 
 def _example_profiles(form: Any, report: Report) -> list[dict[str, Any]]:
@@ -296,7 +335,8 @@ def _doctor(form: Any, report: Report) -> dict[str, Any]:
 VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
     "row": _row, "predict": _predict, "explain": _explain, "inspect": _inspect, "graph": _graph,
     "picture": _picture, "analyze": _analyze, "relative": _relative, "devices": _devices,
-    "doctor": _doctor, "example-profiles": _example_profiles, "models": _models, "run": _run,
+    "doctor": _doctor, "schedule": _schedule, "policies": _policies,
+    "example-profiles": _example_profiles, "models": _models, "run": _run,
     "measure": _measure,
 }  # fmt: skip
 "Verb → the function that answers it."

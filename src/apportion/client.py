@@ -1,0 +1,190 @@
+"""A client of a running studio: the answers of the command line, from another process or machine.
+
+client = Client("http://127.0.0.1:8765/#token=…")      # the address that `apportion serve` prints
+client.predict(Path("saxpy.cl"), local_size=64, bytes=1 << 20)["cpu_share"]
+client.run(Path("saxpy.cl"), global_size=1 << 20)["verified"]
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from apportion import errors
+from apportion.errors import ApportionError, InvalidSetting, JobError, MalformedInput, UnreadableFile
+from apportion.program.source import Source
+
+ADDRESS, TOKEN = "APPORTION_SERVER", "APPORTION_TOKEN"
+"Environment variables that hold an address and a token where none is given."
+
+
+class Client:
+    """A running `apportion serve`.
+
+    Args:
+        address: such as http://127.0.0.1:8765; a token may stand behind `#token=`, as the service prints it.
+        token: what running code needs, where the address does not hold it.
+        seconds: how long to wait for an answer.
+    """
+
+    def __init__(
+        self, address: str | None = None, *, token: str | None = None, seconds: float = 60.0
+    ) -> None:
+        text = address or os.environ.get(ADDRESS, "http://127.0.0.1:8765")
+        parts = urlsplit(text if "//" in text else f"http://{text}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise InvalidSetting(f"A service's address is written like http://127.0.0.1:8765, not {text!r}")
+        self._place = parts.netloc
+        held = parts.fragment.partition("token=")[2]
+        self._token = token or held or os.environ.get(TOKEN, "")
+        self._seconds = seconds
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON at an address of the service.
+
+        Raises:
+            ApportionError: what the service says is wrong, as the same error that a local call raises.
+            UnreadableFile: there is no service at the address.
+        """
+        with self._answered(method, path, body) as response:
+            return json.loads(response.read())
+
+    def predict(
+        self,
+        source: Source | Path | str,
+        *,
+        local_size: int | Sequence[int],
+        bytes: int,
+        kernel: str | None = None,
+        global_size: int | Sequence[int] | None = None,
+        task: str = "load-balance",
+        pair: str | None = None,
+    ) -> dict[str, Any]:
+        """What `apportion predict --json` prints."""
+        form = {
+            "source": _form(source), "local_size": _size(local_size), "bytes": bytes, "kernel": kernel,
+            "global_size": _size(global_size), "task": task,
+        }  # fmt: skip
+        return dict(self.ask("POST", "/api/predict", form | ({} if pair is None else {"pair": pair})))
+
+    def inspect(
+        self,
+        source: Source | Path | str,
+        *,
+        global_size: int | Sequence[int],
+        local_size: int | Sequence[int] | None = None,
+        kernel: str | None = None,
+        arguments: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """What `apportion inspect --json` prints."""
+        form = {
+            "source": _form(source), "global_size": _size(global_size), "local_size": _size(local_size),
+            "kernel": kernel, "arguments": list(arguments),
+        }  # fmt: skip
+        return dict(self.ask("POST", "/api/inspect", form))
+
+    def question(self, verb: str, source: Source | Path | str, **settings: Any) -> Any:
+        """The answer of a verb that takes a source: explain, graph, picture, analyze."""
+        return self.ask("POST", f"/api/{verb}", {"source": _form(source), **settings})
+
+    def run(
+        self, source: Source | Path | str, *, global_size: int | Sequence[int], **settings: Any
+    ) -> dict[str, Any]:
+        """Run a kernel on the service's machine, and wait for what `apportion run --json` prints.
+
+        Raises:
+            JobError: the run failed or was cancelled.
+        """
+        form = {"source": _form(source), "global_size": _size(global_size), **settings}
+        return self.ended(self.ask("POST", "/api/run", form)["id"])
+
+    def ended(self, id: str) -> dict[str, Any]:
+        """Wait for a job; its answer.
+
+        Raises:
+            JobError: it failed, was cancelled or interrupted.
+        """
+        for _ in self.events(id):
+            pass
+        job = self.ask("GET", f"/api/jobs/{id}")
+        if job["state"] != "done":
+            raise _error(job["error"] or {"kind": "JobError", "message": f"The job {id} is {job['state']}"})
+        return dict(job["answer"])
+
+    def events(self, id: str) -> Iterator[dict[str, Any]]:
+        """What a job says, until it ends."""
+        with self._answered("GET", f"/api/jobs/{id}/events") as response:
+            name = ""
+            for line in response:
+                text = line.decode().rstrip("\n")
+                if text.startswith("event: "):
+                    name = text[7:]
+                elif text.startswith("data: ") and name == "progress":
+                    yield json.loads(text[6:])
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The latest jobs, newest first."""
+        return list(self.ask("GET", "/api/jobs"))
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        """End a job that waits or runs."""
+        return dict(self.ask("POST", f"/api/jobs/{id}/cancel", {}))
+
+    def _answered(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(self._place, timeout=self._seconds)
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise UnreadableFile(
+                f"No service answers at {self._place} ({error}). Start one with: apportion serve"
+            ) from error
+        if response.status >= 400:
+            text = response.read()
+            connection.close()
+            try:
+                problem = json.loads(text)["error"]
+            except (ValueError, KeyError, TypeError):
+                problem = {"kind": "JobError", "message": f"The service answered {response.status}"}
+            raise _error(problem)
+        return response
+
+
+def _form(source: Source | Path | str) -> dict[str, Any]:
+    found = source if isinstance(source, Source) else Source.read(source)
+    if isinstance(found.text, bytes):
+        raise InvalidSetting(f"{found.name} is bitcode; a service takes text. Give it as .ll")
+    name = "".join(
+        letter if letter.isalnum() or letter in " .+-_()" else "-" for letter in Path(found.name).name
+    )
+    return {"text": found.text, "language": found.language, "name": name[:120] or "source"}
+
+
+def _size(size: int | Sequence[int] | None) -> int | list[int] | None:
+    return size if size is None or isinstance(size, int) else list(size)
+
+
+def _error(problem: dict[str, Any]) -> ApportionError:
+    """The error that a local call would have raised, as far as the service told of it."""
+    message = str(problem.get("message", ""))
+    kind = getattr(errors, str(problem.get("kind")), JobError)
+    if not (isinstance(kind, type) and issubclass(kind, ApportionError)):
+        kind = JobError
+    if issubclass(kind, MalformedInput):
+        line, column = problem.get("line"), problem.get("column")
+        return kind(message, file=str(problem.get("file", "<input>")), line=line, column=column)
+    try:
+        return kind(message)
+    except TypeError:  # its constructor makes the message of parts, which the service does not tell
+        found: ApportionError = kind.__new__(kind)
+        found.args = (message,)
+        return found
