@@ -75,6 +75,27 @@ def measure(
 
 
 @collect_app.command
+def programs(folder: Path, *, out: Path) -> None:
+    """Make one table of what `python -m reproduction.collect.program_times` left of each system.
+
+    Args:
+        folder: Has a file of times for each system, and counters.jsonl.
+        out: The table of counters and times (Parquet), as `apportion relative train` reads it.
+    """
+    from reproduction.collect.program_table import failures, program_table  # torch, which nothing else needs
+
+    table = program_table(folder)
+    table.write(out)
+    failed = failures(folder)
+    for system, run, reason in failed:
+        note(f"{system}, {run}: {reason}")
+    times = table.times()
+    rows = [(name, int(times.mask[:, place].sum())) for place, name in enumerate(times.systems)]
+    print_table(("system", "runs"), rows, right=("runs",))
+    note(f"{out}: {int(times.mask.all(axis=1).sum())} runs on every system, {len(failed)} failures")
+
+
+@collect_app.command
 def publish(folder: Path, *, json: _Json = False) -> None:
     """Write what was measured in TpuGraphs' form, and say how far each graph can be trusted.
 

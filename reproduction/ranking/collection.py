@@ -52,6 +52,8 @@ class Entry:
     model: str
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     optimisation: Optimisation = field(default_factory=Optimisation)
+    device: str = "cpu"
+    "Where a network is trained: cpu or cuda."
 
     def __post_init__(self) -> None:
         if self.model not in rankers:
@@ -187,7 +189,7 @@ def compare(
             for seed in range(comparison.seeds):
                 found: dict[str, RankedGraph] = {}
                 for fold in folds_of([graph.name for graph in graphs], protocol, count, seed=seed):
-                    made_from = [asdict(row), protocol, seed, fold.name, fold.test.tolist(), data]
+                    made_from = [_learned(row), protocol, seed, fold.name, fold.test.tolist(), data]
 
                     said = f"{row.name}, unseen {protocol}, seed {seed}, fold {fold.name}"
 
@@ -223,8 +225,15 @@ def measured(graph: ConfiguredGraph, scores: NDArray[Any]) -> RankedGraph:
     return RankedGraph(**{**vars(found), "measures": {**found.measures, "speedup": 1 / first}})
 
 
+def _learned(row: Entry) -> dict[str, Any]:
+    """What decides a row's answers; where it was trained does not."""
+    return {name: value for name, value in asdict(row).items() if name != "device"}
+
+
 def _tested(row: Entry, graphs: Sequence[ConfiguredGraph], fold: Fold, seed: int) -> list[RankedGraph]:
-    ranker = rankers.load(row.model).create(row.hyperparameters, optimisation=row.optimisation, seed=seed)
+    ranker = rankers.load(row.model).create(
+        row.hyperparameters, optimisation=row.optimisation, seed=seed, device=row.device
+    )
     learned = fold.train if ranker.chooses else fold.learnable
     ranker.fit([graphs[i] for i in learned], [graphs[i] for i in fold.validation], Silence())
     return [measured(graphs[i], ranker.scores(graphs[i])) for i in fold.test]

@@ -72,6 +72,8 @@ class Reproduction:
     "At most so many configurations of a graph are measured on, evenly spread."
     seeds: int = 3
     baselines: tuple[str, ...] = ("random", "xgboost")
+    device: str = "cpu"
+    "Where networks are trained: cpu or cuda."
 
     def __post_init__(self) -> None:
         if not self.variants or not self.batches or not self.epochs:
@@ -210,7 +212,9 @@ def _network(plan: Reproduction, variant: Variant, kind: str, batch: int, epochs
             learning_rate=variant.learning_rate, max_steps=steps,
             validate_every=max(1, steps // epochs), clip_norm=1.0,
         )  # fmt: skip
-        made: Ranker = rankers.load("network").create(settings, optimisation=optimisation, seed=seed)
+        made: Ranker = rankers.load("network").create(
+            settings, optimisation=optimisation, seed=seed, device=plan.device
+        )
         return made
 
     return make
