@@ -105,6 +105,15 @@ def test_without_the_variable_the_cache_is_the_users(tmp_path, monkeypatch):
     assert cache_folder() == tmp_path / "apportion"
 
 
+@pytest.mark.parametrize("place", ["", "here", "./here"])
+def test_a_users_cache_without_a_place_of_its_own_is_not_the_working_folder(place, tmp_path, monkeypatch):
+    monkeypatch.delenv("APPORTION_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", place)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert cache_folder() == tmp_path / "home" / ".cache" / "apportion"
+
+
 def test_a_cache_that_cannot_be_made_says_what_to_set(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("APPORTION_CACHE", str(tmp_path / "file"))

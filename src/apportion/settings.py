@@ -39,9 +39,7 @@ def replace_file(path: Path, data: bytes) -> None:
 def cache_folder(*parts: str) -> Path:
     """A folder for what can be made again: `$APPORTION_CACHE`, else the user's cache; made when missing."""
     root = os.environ.get("APPORTION_CACHE")
-    base = (
-        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "apportion"
-    )
+    base = Path(root) if root else _user_cache() / "apportion"
     folder = base.joinpath(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +48,12 @@ def cache_folder(*parts: str) -> Path:
             f"Cannot write to the cache folder {folder} ({error.strerror}). Set APPORTION_CACHE to another."
         ) from error
     return folder
+
+
+def _user_cache() -> Path:
+    """`$XDG_CACHE_HOME`; that is to be passed over where it is empty or relative, else `~/.cache`."""
+    place = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(place) if os.path.isabs(place) else Path("~/.cache").expanduser()
 
 
 def read_toml(path: Path) -> dict[str, object]:

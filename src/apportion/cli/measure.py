@@ -35,6 +35,7 @@ def measure(
     passes: int = 1,
     pocl_instances: int | None = None,
     threads: int | None = None,
+    trust_source: Annotated[bool, _FLAG] = False,
     building: Building = USUAL,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
@@ -59,6 +60,7 @@ def measure(
             minutes apart is what shows how much its times vary.
         pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
         threads: of each CPU device.
+        trust_source: run sources that have inline assembly, or code for some compilers only.
         json: print each point as a line of JSON.
     """
     files = kernel_files(sources)
@@ -73,6 +75,7 @@ def measure(
         visit_seconds=deadline,
         retry=retry,
         passes=passes,
+        trust_source=trust_source,
     )
     workloads = list(workloads_of(files, campaign, building.words()))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))

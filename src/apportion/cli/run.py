@@ -48,6 +48,7 @@ def run(
     seed: int = 0,
     check: Annotated[bool, _FLAG] = False,
     trust: Annotated[bool, _FLAG] = False,
+    trust_source: Annotated[bool, _FLAG] = False,
     building: Building = USUAL,
     seconds: float = 60.0,
     require_confinement: Annotated[bool, _FLAG] = False,
@@ -78,6 +79,7 @@ def run(
             or of a constant is told with its line, index and work-item, and nothing runs. Without it, some
             work-groups are checked where the code does not say that all accesses stay inside.
         trust: check nothing beforehand, and do not compare the first run with one device's.
+        trust_source: run a source that has inline assembly, or code for some compilers only.
         seconds: the deadline of each launch.
         require_confinement: refuse to run where this machine cannot confine the process that runs kernels.
         threads: threads of each CPU device.
@@ -95,6 +97,7 @@ def run(
         predictor=learned,
         merges=merges,
         trust=trust,
+        trust_source=trust_source,
         limits=Limits(seconds=seconds, require_confinement=require_confinement),
         drivers=DriverOptions(threads=threads),
         backend=backend,

@@ -24,6 +24,7 @@ from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature, signature_of
 from apportion.program.source import Source
+from apportion.program.untrusted import check_runnable
 from apportion.runtime.backend import Backend, info_of, open_backend
 from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.binding import Binding, SharedMemory, bind
@@ -50,6 +51,7 @@ class Together:
         merges: argument → merge, where you know better than the analysis.
         backend: what runs launches: one that is open, or the name of one, such as `replay:FOLDER`.
         trust: do not compare the first launch of a size with one device's.
+        trust_source: run a source that has inline assembly, or code for some compilers only.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Together:
         predictor: Predictor = from_speeds,
         merges: Mapping[str, str] | None = None,
         trust: bool = False,
+        trust_source: bool = False,
         compile: CompileOptions = _COMPILE,
         limits: Limits | None = None,
         backend: Backend | str = "opencl",
@@ -71,6 +74,8 @@ class Together:
         text = str(self.source.text)
         self.compile = compile
         ir = ir_of(self.source, compile)
+        if not trust_source:
+            check_runnable(text, ir, self.source.name)
         self.signature: Signature = signature_of(ir, kernel, text)
         self.access: KernelAccess = accesses_of(ir, text)[self.signature.name]
         self.policy, self.predictor = policy, predictor

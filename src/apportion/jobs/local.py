@@ -34,6 +34,7 @@ from apportion.errors import (
     WorkerCrashed,
 )
 from apportion.jobs.base import Outcome, Runner, as_ours, outcome_of
+from apportion.jobs.processors import processors
 from apportion.jobs.values import packed, restored
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class LocalRunner(Runner):
         return self._outcomes(program, items)
 
     def _outcomes(self, program: bytes, items: Iterable[Any]) -> Iterator[Outcome[Any]]:
-        workers = self.workers or len(os.sched_getaffinity(0))
+        workers = self.workers or processors()
         supply = _Supply(items)
         pending: deque[tuple[int, bytes]] = deque()
         crew = _Crew(program, self.memory_bytes, fresh=self.fresh)

@@ -31,6 +31,7 @@ from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.signature import Signature, signatures_of
 from apportion.program.source import Source
+from apportion.program.untrusted import check_runnable
 from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.default_arguments import cases_of
@@ -67,6 +68,8 @@ class Campaign:
     "A range is left out when a launch over it would take longer, by what a smaller one took."
     visit_seconds: float = 60.0
     "The deadline of one visit, compiling included."
+    trust_source: bool = False
+    "Run sources that have inline assembly, or code for some compilers only."
     binaries: str = ""
     "A folder where compiled programs are kept for later runs, beside what drivers keep themselves."
     retry: bool = False
@@ -433,7 +436,10 @@ def visit_of(
     workload: Workload, case: Case, devices: Sequence[str], campaign: Campaign, compiled: Compiled = _ir
 ) -> Visit:
     """What a backend is asked for one case."""
-    signatures, accesses = _read(compiled(workload), workload.source)
+    ir = compiled(workload)
+    if not campaign.trust_source:
+        check_runnable(workload.source, ir, workload.name)
+    signatures, accesses = _read(ir, workload.source)
     plan = plan_of(workload, case, signatures[workload.kernel], accesses[workload.kernel])
     return Visit(
         plan, case.memory, tuple(devices), campaign.repeats, campaign.shares, campaign.most_seconds,

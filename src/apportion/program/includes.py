@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -21,23 +21,30 @@ from apportion.errors import CompileError
 MOST_FILES, MOST_BYTES = 2_000, 16 << 20
 "Include folders with more than this are not fingerprinted; what needs them is compiled afresh each time."
 
-# Every alternative also matches when its end is missing: otherwise a text of many beginnings, each searched
-# to the end of the text in vain, would take quadratic time, and no deadline holds here.
-_TOKENS = re.compile(
-    r"""R"(?P<mark>[^()\\\s"]{0,16})\(.*?(?:\)(?P=mark)"|\Z) | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
-    | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))""",
-    re.DOTALL | re.VERBOSE,
+# Every alternative also matches when its end is missing, and what was matched once is not tried in another way
+# (`*+`): otherwise some texts would take quadratic time, or a hundred bytes of memory a character, and no
+# deadline holds here.
+_STRINGS = r"""
+    "(?:[^"\\\n]++|\\.)*+"? | '(?:[^'\\\n]++|\\.)*+'? | (?P<comment>//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?)"""
+_TOKENS = re.compile(_STRINGS, re.DOTALL | re.VERBOSE)
+_TOKENS_WITH_RAW = re.compile(
+    r"""R"(?P<mark>[^()\\\s"]{0,16})\(.*?(?:\)(?P=mark)"|\Z) |""" + _STRINGS, re.DOTALL | re.VERBOSE
 )
 _DIRECTIVE = re.compile(
-    r"^[^\S\n]*(?:\#|%:|\?\?=)[^\S\n]*(?:include|include_next|import|embed|__include_macros)\b"
-    r"""[^\S\n]*(?P<path>"[^"\n]*"|<[^>\n]*>)?""",
+    r"^[^\S\n]*+(?:\#|%:|\?\?=)[^\S\n]*+(?:include|include_next|import|embed|__include_macros)\b"
+    r"""[^\S\n]*+(?P<path>"[^"\n]*+"|<[^>\n]*+>)?""",
     re.MULTILINE,
 )
 _QUESTION = re.compile(
-    r"""(?P<test>(?:defined[^\S\n]*\(?|\#[^\S\n]*(?:ifn?def|define))[^\S\n]*)?"""
-    r"""__has_(?:include|include_next|embed)\b[^\S\n]*(?:\([^\S\n]*(?P<path>"[^"\n]*"|<[^>\n]*>))?"""
+    r"""(?P<test>(?:defined[^\S\n]*+(?:\([^\S\n]*+)?|\#[^\S\n]*+(?:ifn?def|define)[^\S\n]*+))?"""
+    r"""__has_(?:include|include_next|embed)\b[^\S\n]*+(?:\([^\S\n]*+(?P<path>"[^"\n]*+"|<[^>\n]*+>))?"""
 )
-_CONTINUED = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")  # `??/` is a backslash to old standards
+_CONTINUED = re.compile(r"(?:\\|\?\?/)[^\S\n]*+\n")  # `??/` is a backslash to old standards
+_QUESTIONS = ("__has_include", "__has_include_next", "__has_embed")
+_WORD = re.compile(r"\w++")
+_PASTING = re.compile(r"\#\#|%:%:|\?\?=\?\?=")
+MOST_CHARACTERS = 64 << 20
+"Of one source; a program of a million lines has half as many."
 _HEADER_LINE = re.compile(rb"^\.+ (.*)\n?", re.MULTILINE)
 
 
@@ -47,7 +54,17 @@ def check_text(text: str, name: str) -> None:
     Raises:
         CompileError: at the line of the first one.
     """
-    plain, joins = _plain(text)
+    if len(text) > MOST_CHARACTERS:
+        raise CompileError(
+            f"The source has {len(text):,} characters, more than the {MOST_CHARACTERS:,} of the largest",
+            file=name,
+        )
+    # Whether `R"(` begins a raw string depends on language and compiler: what is wrong either way is refused.
+    for tokens in (_TOKENS, _TOKENS_WITH_RAW)[: 1 + ('R"' in text)]:
+        _check(*_plain(text, tokens), name)
+
+
+def _check(plain: str, joins: list[int], name: str) -> None:
     for found in (*_DIRECTIVE.finditer(plain), *_QUESTION.finditer(plain)):
         path = found["path"]
         if path is not None and escapes(path[1:-1].strip()):
@@ -57,6 +74,29 @@ def check_text(text: str, name: str) -> None:
             # Whether a file exists is also nobody's business, and `stat` is not covered by Landlock.
             message = "__has_include must be followed by a name in quotes or angle brackets, not a macro"
             raise CompileError(message, file=name, line=_line_of(found.start(), plain, joins))
+    if any(can_be_pasted(question, plain) for question in _QUESTIONS):
+        raise CompileError("Macros that can spell __has_include are not allowed", file=name)
+
+
+def can_be_pasted(word: str, plain: str) -> bool:
+    """Whether a text holds `##` and the pieces of a word, so that macros could put it together."""
+    if not _PASTING.search(plain):
+        return False
+    pieces = {piece for piece in _WORD.findall(plain) if piece in word and piece != word}
+    reached = {0}
+    for end in range(1, len(word) + 1):
+        if any(start in reached and word[start:end] in pieces for start in range(end)):
+            reached.add(end)
+    return len(word) in reached
+
+
+def plain_text(text: str) -> tuple[str, Callable[[int], int]]:
+    """The text with continued lines joined and without comments and strings, and what gives the line of a
+    place in it."""
+    parts = _CONTINUED.split(text)
+    joins = list(accumulate(len(part) for part in parts[:-1]))
+    plain = _TOKENS.sub(_blank, "".join(parts))
+    return plain, lambda place: _line_of(place, plain, joins)
 
 
 def escapes(path: str) -> bool:
@@ -112,19 +152,19 @@ def fingerprint(folders: Sequence[Path]) -> str | None:
     return digest.hexdigest()
 
 
-def _plain(text: str) -> tuple[str, list[int]]:
+def _plain(text: str, tokens: re.Pattern[str]) -> tuple[str, list[int]]:
     """The text with continued lines joined and comments blanked, and where the joins are."""
     parts = _CONTINUED.split(text)
     joins = list(accumulate(len(part) for part in parts[:-1]))
-    return _TOKENS.sub(lambda token: _blank(token) if _is_no_code(token) else token[0], "".join(parts)), joins
+    return tokens.sub(lambda token: _blank(token) if _is_no_code(token) else token[0], "".join(parts)), joins
 
 
 def _is_no_code(token: re.Match[str]) -> bool:
-    return token["comment"] is not None or token["mark"] is not None
+    return token["comment"] is not None or token.groupdict().get("mark") is not None
 
 
 def _blank(token: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", token[0])
+    return "\n".join(" " * len(line) for line in token[0].split("\n"))
 
 
 def _line_of(position: int, plain: str, joins: list[int]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import secrets
 import tempfile
 from typing import Any
 
@@ -18,7 +19,12 @@ from numpy.typing import NDArray
 
 PAGE = 4096
 "The guard before an array, and the least after it; also the alignment of an array."
-CANARY = 0xA5
+SEED = os.environ.get("APPORTION_GUARDS") or secrets.token_hex(8)
+"What the guards' bytes are drawn from: the same in a process and its workers, and nowhere else."
+_DRAWN = np.random.default_rng(int(SEED, 16)).integers(0, 256, 3 * PAGE, np.uint8)
+BEFORE, AFTER = _DRAWN[:PAGE], _DRAWN[PAGE:]
+"""The guards of an array. No byte is likely to be overwritten with itself: a kernel that fills memory with a
+constant is found out, whatever the constant is."""
 
 
 class Region:
@@ -75,8 +81,8 @@ def data_of(whole: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
 
 def draw_guards(whole: NDArray[np.uint8], nbytes: int) -> None:
     """Fill the guards with the pattern."""
-    whole[:PAGE] = CANARY
-    whole[PAGE + nbytes :] = CANARY
+    whole[:PAGE] = BEFORE
+    whole[PAGE + nbytes :] = AFTER[: len(whole) - PAGE - nbytes]
 
 
 def overrun(whole: NDArray[np.uint8], nbytes: int) -> str | None:
@@ -86,10 +92,10 @@ def overrun(whole: NDArray[np.uint8], nbytes: int) -> str | None:
 
 def broken(before: NDArray[np.uint8], after: NDArray[np.uint8], nbytes: int) -> str | None:
     """The same, of guards that were brought from elsewhere."""
-    if (after != CANARY).any():
-        return f"at byte {nbytes + int(np.flatnonzero(after != CANARY)[0])}"
-    if (before != CANARY).any():
-        return f"at byte -{len(before) - int(np.flatnonzero(before != CANARY)[-1])}"
+    if len(changed := np.flatnonzero(after != AFTER[: len(after)])):
+        return f"at byte {nbytes + int(changed[0])}"
+    if len(changed := np.flatnonzero(before != BEFORE)):
+        return f"at byte -{PAGE - int(changed[-1])}"
     return None
 
 

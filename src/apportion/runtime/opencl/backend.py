@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from apportion.errors import JobError
 from apportion.jobs.cage import Confinement
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import Calibration, DeviceInfo, Limits, middle_of
@@ -33,6 +35,8 @@ class OpenCLBackend(Backend):
 
     def __init__(self, drivers: DriverOptions = DEFAULT_DRIVERS, limits: Limits | None = None) -> None:
         self.worker = VisitingWorker(drivers, limits)
+        self._unmeasured: set[str] = set()
+        "Devices that could not be calibrated; once is enough."
 
     @classmethod
     def open(cls, place: str, drivers: DriverOptions, limits: Limits | None) -> Self:
@@ -59,9 +63,15 @@ class OpenCLBackend(Backend):
         """Measure devices, each the median of several times, and keep the result in the cache."""
         found = []
         for info in self.worker.devices():
-            if devices is not None and info.id not in devices:
+            if (devices is not None and info.id not in devices) or info.id in self._unmeasured:
                 continue
-            calibration = middle_of([self.worker.calibrate(info.id) for _ in range(_TIMES)])
+            try:
+                calibration = middle_of([self.worker.calibrate(info.id) for _ in range(_TIMES)])
+            except JobError as error:  # a machine that is too busy, or a driver's fault: launches need none
+                warnings.warn(f"The speed of {info.id} stays unknown: {error}", RuntimeWarning, stacklevel=2)
+                self._unmeasured.add(info.id)
+                found.append(info)
+                continue
             _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
             found.append(dataclasses.replace(info, calibration=calibration))
         return found

@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from apportion.errors import MissingPackage, UnreadableFile
+from apportion.jobs.processors import processors
+from apportion.runtime import memory
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.opencl.processor import renamed, replacement_for
 from apportion.settings import cache_folder, replace_file
@@ -61,7 +63,7 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
         libraries += [str(pocl_copy(wheel, number, name)) for number in copies]
     intel = next((Path(library) for library in libraries if "libintelocl" in library), None)
     # Devices that run on the same processors share them, or each would wait for the other.
-    threads = options.threads or max(1, (os.cpu_count() or 1) // (instances + (intel is not None)))
+    threads = options.threads or max(1, processors() // (instances + (intel is not None)))
     environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_FILENAMES"}
     environment |= {
         "OCL_ICD_VENDORS": str(_icd_folder(libraries)),
@@ -71,6 +73,7 @@ def worker_environment(options: DriverOptions = DEFAULT_DRIVERS) -> dict[str, st
         # have.
         "POCL_WORK_GROUP_SPECIALIZATION": "0",
         "POCL_MAX_PTHREAD_COUNT": str(threads),
+        "APPORTION_GUARDS": memory.SEED,
         "APPORTION_COPYING": ",".join(options.copying),
         "APPORTION_POCL_INSTANCES": str(instances),
         # Intel's runtime on the CPU.

@@ -55,7 +55,9 @@ class Queue:
         """The compiled kernel; compiled at most once."""
         if build not in self._kernels:
             try:
-                program = cl.Program(self.context, build.source).build(options=build.options)
+                # Bytes that are no UTF-8, in comments mostly, are lone surrogates here.
+                text = build.source.encode("utf-8", "replace").decode()
+                program = cl.Program(self.context, text).build(options=build.options)
                 self._kernels[build] = cl.Kernel(program, build.kernel)
             except cl.RuntimeError as error:
                 log = build_log(str(error))
@@ -170,11 +172,11 @@ class OwnBuffer:
         self.front = max(memory.PAGE, queue.device.mem_base_addr_align // 8)
         self.nbytes = nbytes
         self.whole = cl.Buffer(queue.context, _READ_WRITE, self.front + nbytes + memory.PAGE)
-        guard = np.full(self.front + memory.PAGE, memory.CANARY, np.uint8)
-        cl.enqueue_copy(queue.queue, self.whole, guard[: self.front], is_blocking=True)
-        cl.enqueue_copy(
-            queue.queue, self.whole, guard[: memory.PAGE], dst_offset=self.front + nbytes, is_blocking=True
-        )
+        for guard, place in (
+            (memory.BEFORE, self.front - memory.PAGE),
+            (memory.AFTER[: memory.PAGE], self.front + nbytes),
+        ):
+            cl.enqueue_copy(queue.queue, self.whole, guard, dst_offset=place, is_blocking=True)
         self.data = self.whole.get_sub_region(self.front, nbytes, _READ_WRITE)
 
     def upload(self, queue: Queue, home: Bytes, part: Interval) -> None:

@@ -7,13 +7,14 @@ driver does not pin; so several threads copy each chunk to pinned memory while t
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
+
+from apportion.jobs.processors import processors
 
 Bytes = NDArray[np.uint8]
 WORTH_IT = 8 << 20
@@ -32,7 +33,7 @@ class Staging:
         self._held: list[cl.Buffer] = []
         self._sent: list[Any] = [None] * _SLOTS
         self._next = 0
-        self._threads = max(1, min(8, (os.cpu_count() or 2) // 2))
+        self._threads = max(1, min(8, processors() // 2))
         self._pool: ThreadPoolExecutor | None = None
 
     def upload(self, target: cl.Buffer, offset: int, values: Bytes) -> None:
