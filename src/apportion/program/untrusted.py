@@ -13,16 +13,17 @@ from apportion.errors import CompileError
 from apportion.program.includes import can_be_pasted, plain_text
 
 _ASSEMBLY = re.compile(
-    r"\b(?:asm|__asm|__asm__|_asm)\b(?=[^\S\n]*(?:[({]|volatile\b|__volatile__\b|goto\b|\n|$))"
+    r"\b(?:asm|__asm|__asm__|_asm)\b(?=[^\S\n]*+(?:[({]|volatile\b|__volatile__\b|goto\b|\n|$))"
 )
 _IN_IR = re.compile(r'^module asm |\basm (?:sideeffect |alignstack |inteldialect |unwind )*"', re.MULTILINE)
-_CONDITION = re.compile(r"^[^\S\n]*+(?:\#|%:|\?\?=)[^\S\n]*+(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b([^\n]*)",
-                        re.MULTILINE)  # fmt: skip
+_CONDITION = re.compile(
+    r"^[^\S\n]*+(?:\#|%:|\?\?=)[^\S\n]*+(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b([^\n]*)", re.MULTILINE
+)
 _DEFINITION = re.compile(r"^[^\S\n]*+(?:\#|%:|\?\?=)[^\S\n]*+(?:define|undef)[^\S\n]++(\w+)", re.MULTILINE)
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _OF_COMPILERS = re.compile(
-    r"__(?!OPENCL_(?:C_|CPP_)?VERSION__$|IMAGE_SUPPORT__$|ENDIAN_LITTLE__$|FAST_RELAXED_MATH__$|opencl_c_|cplusplus$)"
-    r"|_(?:MSC_VER|WIN32|WIN64|ARCH_)|(?:POCL|NV_|INTEL_|APPLE|unix$|linux$)"
+    r"__(?!OPENCL_(?:C_|CPP_)?VERSION__$|IMAGE_SUPPORT__$|ENDIAN_LITTLE__$|FAST_RELAXED_MATH__$)"
+    r"(?!opencl_c_|cplusplus$)|_(?:MSC_VER|WIN32|WIN64|ARCH_)|(?:POCL|NV_|INTEL_|APPLE|unix$|linux$)"
 )
 """How names begin that say which compiler or processor this is; those of OpenCL's own standard say what a
 kernel may use, and are the same question to every driver."""
