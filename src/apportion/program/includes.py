@@ -21,11 +21,12 @@ from apportion.errors import CompileError
 MOST_FILES, MOST_BYTES = 2_000, 16 << 20
 "Include folders with more than this are not fingerprinted; what needs them is compiled afresh each time."
 
-# Every alternative also matches when its end is missing, and what was matched once is not tried in another way
-# (`*+`): otherwise some texts would take quadratic time, or a hundred bytes of memory a character, and no
-# deadline holds here.
+# Every alternative also matches when its end is missing, and what was matched once is not tried in another
+# way (`*+`): otherwise some texts would take quadratic time, or a hundred bytes of memory a character, and
+# no deadline holds here.
 _STRINGS = r"""
-    "(?:[^"\\\n]++|\\.)*+"? | '(?:[^'\\\n]++|\\.)*+'? | (?P<comment>//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?)"""
+    "(?:[^"\\\n]++|\\.)*+"? | '(?:[^'\\\n]++|\\.)*+'?
+    | (?P<comment>//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?)"""
 _TOKENS = re.compile(_STRINGS, re.DOTALL | re.VERBOSE)
 _TOKENS_WITH_RAW = re.compile(
     r"""R"(?P<mark>[^()\\\s"]{0,16})\(.*?(?:\)(?P=mark)"|\Z) |""" + _STRINGS, re.DOTALL | re.VERBOSE

@@ -1,8 +1,8 @@
 """What a stranger's kernel may not hold if it is to run: code that no check of the source can see through.
 
 Drivers compile a kernel once more, and see other macros than our compiler did: `#if __clang_major__ != 18`
-hides from us whatever it likes. Inline assembly does what OpenCL C cannot: system calls. Who trusts the source
-says so (`--trust-source`); the cage (`jobs.cage`) holds in any case.
+hides from us whatever it likes. Inline assembly does what OpenCL C cannot: system calls. Whoever trusts the
+source says so (`--trust-source`); the cage (`jobs.cage`) holds in any case.
 """
 
 from __future__ import annotations
