@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.settings import cache_folder, convert, load, read_toml
+from apportion.settings import cache_folder, convert, load, read_toml, replace_file
 
 
 @dataclass(frozen=True)
@@ -123,3 +123,13 @@ def test_a_cache_that_cannot_be_made_says_what_to_set(tmp_path, monkeypatch):
         f"Cannot write to the cache folder {tmp_path}/file/ir (Not a directory). "
         "Set APPORTION_CACHE to another."
     )
+
+
+def test_a_file_is_written_whole_with_its_folder_or_an_error_says_why(tmp_path):
+    path = tmp_path / "new" / "page.html"
+    replace_file(path, "é")
+    replace_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert [each.name for each in path.parent.iterdir()] == ["page.html"]
+    with pytest.raises(UnreadableFile, match=r"Cannot write .*page\.html/below: "):
+        replace_file(path / "below", "three")

@@ -14,6 +14,7 @@ import numpy as np
 from apportion import __version__
 from apportion.learn.metrics import Interval
 from apportion.learn.shares.kernel_table import KernelTable
+from apportion.settings import replace_file
 from reproduction.ablation.figure import forward_figure
 from reproduction.ablation.rows import AblationData
 from reproduction.ablation.scores import EQUAL, PUBLISHED, Score
@@ -111,9 +112,10 @@ def write_page(
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = forward_figure(scores, times)
     if drawn is not None:
-        (path.parent / FIGURE).write_text(drawn)
+        replace_file(path.parent / FIGURE, drawn)
     units = list(results(ablation, data, folder))
-    path.write_text(page(ablation, data, tables, scores, times, units, figure=drawn is not None))
+    text = page(ablation, data, tables, scores, times, units, figure=drawn is not None)
+    replace_file(path, text)
 
 
 def page(

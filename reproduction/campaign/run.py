@@ -25,6 +25,7 @@ from apportion.learn.times.campaign_table import (
 )
 from apportion.learn.times.fitting_times import fit_timing
 from apportion.runtime.base import info_from
+from apportion.settings import replace_file
 from apportion.suite import PROBLEMS
 from apportion.weights import WEIGHTS, folder_of
 from reproduction.campaign.held_out import (
@@ -67,7 +68,7 @@ def campaign(
         table, about = _read(results, kernels)
         about["remarks"] = "" if remarks is None else remarks.read_text()
         save_table(table, path)
-        about_path.write_text(plain_json.dumps(about, indent=1) + "\n")
+        replace_file(about_path, plain_json.dumps(about, indent=1) + "\n")
     table, about = shipped(name)  # also when it was just written: what is shipped is what was evaluated
     speeds = tuple(about["speeds"]) if all(about["speeds"]) else None
     tests = leave_one_suite_out(table, speeds=speeds, report=note)
@@ -78,8 +79,8 @@ def campaign(
     )  # fmt: skip
     docs.mkdir(parents=True, exist_ok=True)
     chai = {problem.name: problem.chai for problem in PROBLEMS.values() if problem.chai}
-    (docs / "campaign.svg").write_text(figure_of(table))
-    (docs / "campaign.md").write_text(page(table, tests, where, "campaign.svg", chai, kernel_tests))
+    replace_file(docs / "campaign.svg", figure_of(table))
+    replace_file(docs / "campaign.md", page(table, tests, where, "campaign.svg", chai, kernel_tests))
     note(f"{docs / 'campaign.md'} is written.")
     if ship:
         model = fit_timing(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from apportion.cli.show import note, print_json, print_table, progress
+from apportion.settings import replace_file
 from reproduction.collect import collectors
 from reproduction.collect.base import CollectOptions
 from reproduction.ranking.collection_page import collection_page
@@ -151,7 +152,7 @@ def describe(
     if out is None:
         print(page)
     else:
-        out.write_text(page)
+        replace_file(out, page)
         note(f"Wrote {out}")
 
 

@@ -21,7 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 
-from apportion.errors import InvalidSetting
+from apportion.jobs.journal import Journal
 from apportion.jobs.local import LocalRunner
 from apportion.measure.space import Configuration
 from apportion.settings import replace_file
@@ -64,15 +64,15 @@ def compile_all(
     start = time.monotonic()
     runner = LocalRunner(options.workers, deadline_seconds=_COMPILE_SECONDS)
     outcomes = runner.map(_compile_item, items)
-    with (folder / COMPILED).open("a") as journal:
+    journal = Journal(folder / COMPILED)
+    with journal.alone():
         for outcome in outcomes:
             item = items[outcome.item_index]
             line = {
                 "family": item.family, "configuration": label(item.one), "seconds": round(outcome.seconds, 3),
                 "failure": reason_of(outcome.error) if outcome.error else "",
             }  # fmt: skip
-            journal.write(json.dumps(line) + "\n")
-            journal.flush()
+            journal.add(line)
             yield line
             if options.compile_seconds is not None and time.monotonic() - start > options.compile_seconds:
                 outcomes.close()  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def compile_all(
 
 def compiled(folder: Path) -> dict[tuple[str, str], str]:
     """Family and configuration → why it could not be compiled, empty when it could."""
-    lines = read_journal(folder / COMPILED)
+    lines = Journal(folder / COMPILED).entries()
     return {(line["family"], line["configuration"]): line["failure"] for line in lines}
 
 
@@ -115,17 +115,6 @@ def build_launchers(
     items = [_Item(folder, family.name, family.default, target) for family in chosen]
     for outcome in LocalRunner(workers, deadline_seconds=_COMPILE_SECONDS).map(_build_launcher, items):
         outcome.unwrap()
-
-
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal; a last one that was cut off by a kill is dropped."""
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    try:
-        return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].decode().splitlines()]
-    except ValueError as error:
-        raise InvalidSetting(f"{path} is no journal ({error}): take it away") from error
 
 
 def reason_of(error: BaseException) -> str:

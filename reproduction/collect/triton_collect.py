@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from triton.backends.compiler import GPUTarget
 
 from apportion.errors import DeadlineExceeded, NoDevice, UnknownName, WorkerCrashed
+from apportion.jobs.journal import Journal
 from apportion.jobs.local import LocalRunner
 from apportion.learn.ranking.recorded_runs import LAUNCH, GraphRuns, tile_features
 from apportion.measure.space import Configuration
 from apportion.program.hlo.jax import text_of
 from reproduction.collect import triton_binaries as tritonbinaries
 from reproduction.collect.base import Collected, CollectOptions
-from reproduction.collect.triton_binaries import HOPPER, binary, compiled, label, read_journal, reason_of
+from reproduction.collect.triton_binaries import HOPPER, binary, compiled, label, reason_of
 from reproduction.collect.triton_families import Family, Shape, families
 
 CRASHED, TRYING = "crashed.jsonl", "trying.json"
@@ -137,8 +138,7 @@ def _blame(folder: Path) -> bool:
     path = folder / TRYING
     if not path.exists():
         return False
-    with (folder / CRASHED).open("a") as journal:
-        journal.write(path.read_text() + "\n")
+    Journal(folder / CRASHED).add(json.loads(path.read_text()))
     path.unlink()
     return True
 
@@ -309,5 +309,5 @@ def _path(folder: Path, family: Family, shape: Shape) -> Path:
 
 
 def _crashed(folder: Path, graph: str) -> Mapping[int, str]:
-    found = (line for line in read_journal(folder / CRASHED) if line["graph"] == graph)
+    found = (line for line in Journal(folder / CRASHED).entries() if line["graph"] == graph)
     return {line["index"]: "the GPU's context was lost" for line in found}

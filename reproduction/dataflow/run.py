@@ -12,7 +12,7 @@ from apportion.cli.show import note, print_json, print_table
 from apportion.data.artifact import read_bytes
 from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
-from apportion.settings import load
+from apportion.settings import load, replace_file
 from reproduction.dataflow.page import page, summaries
 from reproduction.dataflow.ship import score_shipped, shipped_scores
 from reproduction.dataflow.ship import ship as ship_best
@@ -72,7 +72,7 @@ def dataflow(
         score_shipped(choices, ended, runs, ship, stores)
     out.parent.mkdir(parents=True, exist_ok=True)
     remarks = read_bytes(settings.parent / plan.remarks).decode() if plan.remarks else ""
-    out.write_text(page(plan, ended, shipped_scores(runs), remarks))
+    replace_file(out, page(plan, ended, shipped_scores(runs), remarks))
     note(f"{len(ended)} of {len(plan.runs())} runs are finished. The page is {out}")
     if json:
         for row in summaries(plan, ended):

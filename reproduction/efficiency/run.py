@@ -15,10 +15,12 @@ from cyclopts import Parameter
 from apportion import __version__
 from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, print_json, print_table, progress
-from apportion.errors import MalformedInput, UnreadableFile
+from apportion.errors import MalformedInput
+from apportion.jobs.journal import Journal
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
+from apportion.settings import replace_file
 from apportion.suite import PROBLEMS, problem_of
 from apportion.suite.base import Problem
 from reproduction.efficiency.page import CURVES, curves, page
@@ -91,15 +93,14 @@ def _efficiency(
     if {problem.name for problem in chosen} - {problem for problem, _ in done}:
         machine = _machine(backend, names, size)
         if out is not None:
-            _write(out / _MACHINE, json_text.dumps(machine, indent=1))
+            replace_file(out / _MACHINE, json_text.dumps(machine, indent=1))
         found = evaluate(
             chosen, backend, devices=names, predictor=learned, size=size, budget=budget, done=done
         )
         for row in progress(found, label="Measuring", quiet=json):
             rows.append(row)
             if out is not None:
-                with (out / _ROWS).open("a") as file:
-                    file.write(json_text.dumps(row.as_json()) + "\n")
+                Journal(out / _ROWS).add(row.as_json())
             if json:
                 print_json({key: value for key, value in row.as_json().items() if key != "overheads"})
             if time.monotonic() > until:
@@ -110,8 +111,8 @@ def _efficiency(
             f"python -m reproduction efficiency{f' --{size}' if size != 'usual' else ''} --out {out.name}"
         )
         remarks = (out / _REMARKS).read_text() if (out / _REMARKS).exists() else ""
-        _write(out / _PAGE, page(rows, machine, command, remarks))
-        _write(out / CURVES, curves(rows))
+        replace_file(out / _PAGE, page(rows, machine, command, remarks))
+        replace_file(out / CURVES, curves(rows))
         note(f"The page is {out / _PAGE}.")
     if not json:
         _print_efficiency(rows)
@@ -132,21 +133,9 @@ def _machine(backend: OpenCLBackend, names: list[str] | None, size: str) -> dict
 
 def _read_rows(folder: Path) -> list[Row]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = (folder / _ROWS).read_text().splitlines() if (folder / _ROWS).exists() else []
-    except OSError as error:
-        raise UnreadableFile(f"Cannot use the folder {folder}: {error.strerror}") from error
-    try:
-        return [row_from(json_text.loads(line)) for line in lines if line.endswith("}")]
-    except (ValueError, KeyError, TypeError) as error:
+        return [row_from(entry) for entry in Journal(folder / _ROWS).entries()]
+    except (KeyError, TypeError) as error:
         raise MalformedInput(f"not a table of efficiencies ({error})", file=str(folder / _ROWS)) from error
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error
 
 
 def _print_efficiency(rows: list[Row]) -> None:

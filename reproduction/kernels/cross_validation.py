@@ -5,7 +5,6 @@ What is finished is kept in a file of JSON Lines, so that an interrupted run goe
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from apportion.data.folds import PROTOCOLS, Fold, folds_of
 from apportion.data.records import CLASSES
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs.journal import Results
 from apportion.learn import row_models
 from apportion.learn.metrics import Interval, over_seeds
 from apportion.learn.shares.device_mapping import agreement, costs
@@ -195,18 +195,10 @@ def _looked_up(table: KernelTable, truth: Numbers, train: Rows, asked: Rows) -> 
 
 
 class _Kept:
-    """Answers in a file of JSON Lines: one line for a row of the table, a fold and a seed."""
+    """Answers in a journal: one entry for a row of the table, a fold and a seed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.answers: dict[str, list[float]] = {}
-        if path.exists():
-            for text in path.read_text().splitlines():
-                try:
-                    line = json.loads(text)
-                except ValueError:
-                    continue  # the line during which an earlier run was stopped
-                self.answers[line["key"]] = line["answers"]
+        self._results = Results(path, digits=24)
 
     def of(
         self,
@@ -224,15 +216,14 @@ class _Kept:
         found = {}
         for row in rows:
             stamp = [table.digest, protocol, fold.name, seed, testing, row.answer_key()]
-            key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:24]
-            if key not in self.answers:
-                self.answers[key] = _answers(row, table, train, asked, seed, fits).round(4).tolist()
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+
+            def make(row: Entry = row) -> dict[str, Any]:
+                answers = _answers(row, table, train, asked, seed, fits).round(4).tolist()
                 about = {"pair": table.pair, "protocol": protocol, "fold": fold.name, "seed": seed}
-                with self.path.open("a") as file:
-                    line = {"key": key, **about, "row": row.name, "answers": self.answers[key]}
-                    file.write(json.dumps(line) + "\n")
-            found[row.name] = _as_share(np.array(self.answers[key]), row.target)
+                return {**about, "row": row.name, "answers": answers}
+
+            entry = self._results.get(stamp, make)
+            found[row.name] = _as_share(np.array(entry["answers"]), row.target)
         return found
 
 

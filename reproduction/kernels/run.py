@@ -20,7 +20,7 @@ from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
 from apportion.learn.shares.share_data import ShareData
 from apportion.learn.shares.share_forest_learner import ShareForestExperiment, ShareForestLearner
 from apportion.learn.shares.shipping import IntervalCoverage, ship, ship_pair
-from apportion.settings import load
+from apportion.settings import load, replace_file
 from apportion.weights import folder_of
 from reproduction.ablation.page import table_42
 from reproduction.ablation.run import ablation_data
@@ -141,14 +141,15 @@ def _compare(
     if comparison.task == "load-balance":
         for name, table in tables.items():
             figures[name] = f"{out.stem}-{name}.svg"
-            (out.parent / figures[name]).write_text(figure(table))
+            replace_file(out.parent / figures[name], figure(table))
         coverage = {
             name: read_description(folder_of(f"{name}-recall")).experiment["coverage"]
             for name in comparison.pairs
             if name in pairs()
         }
     trained = [] if networks is None else _table_42(tables, data, networks)
-    out.write_text(page(comparison, tables, scores, coverage=coverage, figures=figures, networks=trained))
+    text = page(comparison, tables, scores, coverage=coverage, figures=figures, networks=trained)
+    replace_file(out, text)
     note(f"The page is {out}")
     if json:
         for score in scores:

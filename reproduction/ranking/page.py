@@ -8,6 +8,7 @@ from typing import Any
 
 from apportion.errors import MalformedInput
 from apportion.learn.metrics import Interval
+from apportion.settings import replace_file
 from reproduction.ranking.collection import CHANCE, PROTOCOLS, CollectionScore
 from reproduction.ranking.tables import Cell, Part, Reproduction, average
 
@@ -92,7 +93,7 @@ def put(page: Path, section: str, text: str) -> None:
         raise MalformedInput(f"has no marks {first.strip()} and {last}", file=str(page))
     before, rest = whole.split(first, 1)
     after = rest.split(last, 1)[1]
-    page.write_text(f"{before}{first}\n{text}\n\n{last}{after}")
+    replace_file(page, f"{before}{first}\n{text}\n\n{last}{after}")
 
 
 def _table3(plan: Reproduction, cells: Sequence[Cell]) -> str:

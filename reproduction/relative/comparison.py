@@ -8,9 +8,7 @@ Lines, so that an interrupted run goes on.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs.journal import Results
 from apportion.learn import vector_models
 from apportion.learn.metrics import Interval
 from apportion.learn.relative.performance import (
@@ -339,12 +338,10 @@ def _calibration(row: Entry, everything: RelativeTable, train: Rows) -> Profiled
 
 
 class _Kept:
-    """Finished folds in a file of JSON Lines."""
+    """Finished folds in a journal."""
 
     def __init__(self, path: Path, table: RelativeTable) -> None:
-        self._path, self._table = path, table
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._done = {line["key"]: line for line in _lines(path)}
+        self._results, self._table = Results(path, digits=20), table
 
     def get(self, unit: _Unit, number: int) -> _Fitted:
         described = asdict(unit.row)
@@ -362,27 +359,18 @@ class _Kept:
         }  # fmt: skip
         if twice:
             made_of["second"] = unit.comparison.second
-        key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
-        if key not in self._done:
+
+        def make() -> dict[str, Any]:
             fitted = unit.fitted()
-            line = {"key": key, "row": unit.row.name, "protocol": unit.protocol, "seed": unit.seed,
-                    "fold": number, "said": fitted.said.round(4).tolist(),
-                    "inner": None if fitted.inner is None else fitted.inner.round(4).tolist()}  # fmt: skip
-            with self._path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            self._done[key] = line
-        line = self._done[key]
+            return {
+                "row": unit.row.name, "protocol": unit.protocol, "seed": unit.seed, "fold": number,
+                "said": fitted.said.round(4).tolist(),
+                "inner": None if fitted.inner is None else fitted.inner.round(4).tolist(),
+            }  # fmt: skip
+
+        line = self._results.get(made_of, make)
         inner = line["inner"]
         return _Fitted(np.array(line["said"]), None if inner is None else np.array(inner), unit.train)
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for text in path.read_text().splitlines():
-            try:
-                yield json.loads(text)
-            except ValueError:
-                continue  # the line during which an earlier run was stopped
 
 
 def _gathered(

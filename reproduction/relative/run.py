@@ -18,7 +18,7 @@ from apportion.learn.relative.performance import MEASURES, as_json
 from apportion.learn.relative.relative_model import UNFAMILIAR
 from apportion.learn.relative.relative_shipping import model_of, trust_of
 from apportion.learn.relative.relative_table import RelativeTable, table_of
-from apportion.settings import load
+from apportion.settings import load, replace_file
 from apportion.weights import WEIGHTS
 from reproduction.relative.comparison import PROTOCOLS, Comparison, run, scores
 from reproduction.relative.few_runs import few_samples
@@ -81,8 +81,8 @@ def relative_performance(
     folder = out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for name, svg in figures.items():
-        (folder / name).write_text(svg)
-    out.write_text(text)
+        replace_file(folder / name, svg)
+    replace_file(out, text)
     note(f"The page is {out}")
     _print(sets, json)
 

@@ -12,6 +12,7 @@ from apportion.advise.queries import read_queries
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import dataset_called
 from apportion.errors import InvalidSetting
+from apportion.settings import replace_file
 from reproduction.unseen.scores import SHARE, evaluate, levels, page
 
 
@@ -45,7 +46,7 @@ def unseen(
     for reason in left:
         note(f"Left out: {reason}")
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(found, left, measured))
+    replace_file(out, page(found, left, measured))
     note(f"The page is {out}")
     for name, kernels in found.items():
         reached = levels(kernels, name)

@@ -30,10 +30,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    with whole_file(path) as part:
-        part.write_bytes(data)
+def replace_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole or not at all, text as UTF-8; its folder is made when missing.
+
+    Raises:
+        UnreadableFile: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as part:
+            part.write_bytes(data.encode() if isinstance(data, str) else data)
+    except OSError as error:
+        raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
 
 
 def cache_folder(*parts: str) -> Path:

@@ -44,7 +44,8 @@ def test_predict_answers_by_either_engine(tmp_path: Path, capsys) -> None:
     assert shares[0] == pytest.approx(shares[1], abs=1e-5)
 
 
-def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, capsys) -> None:
+    (tmp_path / "none").write_text("a file")
     with pytest.raises(SystemExit) as left:
         main(["export", "--onnx", str(tmp_path / "none" / "balance.onnx")])
     assert left.value.code == 1

@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from apportion.errors import InvalidSetting, MalformedInput
+from apportion.errors import AlreadyWritten, InvalidSetting, MalformedInput
+from apportion.jobs.journal import Journal
 from apportion.measure.campaign import (
     JOURNAL,
     LAUNCHES,
@@ -173,7 +174,13 @@ def test_the_fixed_part_is_what_does_not_shrink_with_the_share() -> None:
 def test_a_line_that_a_kill_cut_off_is_measured_again(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_text(json.dumps({"key": "a"}) + "\n" + '{"key": "b", "sec')
     assert read_journal(tmp_path) == [{"key": "a"}]
-    assert (tmp_path / JOURNAL).read_text() == '{"key": "a"}\n'
+    Journal(tmp_path / JOURNAL).add({"key": "c"})
+    assert (tmp_path / JOURNAL).read_text() == '{"key": "a"}\n{"key": "c"}\n'
+
+
+def test_a_folder_that_another_campaign_writes_to_is_refused(sources: list[Path], tmp_path: Path) -> None:
+    with Journal(tmp_path / JOURNAL).alone(), pytest.raises(AlreadyWritten, match="another process"):
+        _measure(tmp_path, sources[0])
 
 
 def test_launches_of_a_visit_that_was_interrupted_count_when_it_is_taken_up_again(
@@ -193,7 +200,7 @@ def test_launches_of_a_visit_that_was_interrupted_count_when_it_is_taken_up_agai
 
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_text("hello\n")
-    with pytest.raises(MalformedInput, match="not a journal of measurements"):
+    with pytest.raises(MalformedInput, match="not a line of a journal"):
         read_journal(tmp_path)
 
 

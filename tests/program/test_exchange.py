@@ -18,12 +18,12 @@ from apportion.program.exchange import (
     json_text,
     load_json,
     load_npz,
+    replace_file,
     save_json,
     save_npz,
     to_hetero,
     to_json,
     to_networkx,
-    write_whole,
 )
 from apportion.program.graph import ProgramGraph
 from apportion.program.vocabulary import Vocabulary
@@ -254,12 +254,12 @@ def test_hetero_data_has_every_flow_even_when_no_edge_has_it() -> None:
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_whole(tmp_path / "new" / "file", b"one")
-    write_whole(tmp_path / "new" / "file", b"two")
+    replace_file(tmp_path / "new" / "file", b"one")
+    replace_file(tmp_path / "new" / "file", b"two")
     assert (tmp_path / "new" / "file").read_bytes() == b"two"
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
     with pytest.raises(UnreadableFile, match="Cannot write"):
-        write_whole(tmp_path / "new" / "file" / "below", b"three")
+        replace_file(tmp_path / "new" / "file" / "below", b"three")
 
 
 @pytest.mark.parametrize("name", ["corner", "cgo17_spir64_O3"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from apportion.advise.predictor import CONFIDENCE, DEFAULT_PAIR, Task, forests_model
-from apportion.errors import UnreadableFile
 from apportion.learn import exports
 from apportion.settings import replace_file
 
@@ -25,8 +24,5 @@ def export_onnx(
     """
     forests = forests_model(task, pair, model)
     data: bytes = exports.load("onnx")(forests, confidence=CONFIDENCE, task=task)
-    try:
-        replace_file(path, data)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
+    replace_file(path, data)
     return len(data)

@@ -22,7 +22,7 @@ from apportion.learn.base import open_predictor
 from apportion.learn.times.timing_model import DeviceModel, Times, TimingModel
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.base import DeviceInfo
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, replace_file
 
 _FOUR_IN_FIVE = 1.2816
 "Standard deviations to either side that hold four in five."
@@ -127,7 +127,7 @@ def correction_of(device: DeviceInfo, model: str) -> Correction | None:
 def keep_correction(device: DeviceInfo, model: str, correction: Correction) -> Path:
     """Keep what was found of a device, for predictions from now on."""
     path = correction_file(device, model)
-    path.write_text(json.dumps(asdict(correction)))
+    replace_file(path, json.dumps(asdict(correction)))
     return path
 
 

@@ -43,6 +43,7 @@ from apportion.learn.tuning.search import KnownTable, Search, SearchPlan
 from apportion.measure.results import Tolerance
 from apportion.measure.space import Configuration, Range, Space, Values, key_of
 from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t4
+from apportion.settings import replace_file
 
 _WAIT_SECONDS = 0.2
 "Between looks at a study in which others measure all that is left."
@@ -136,7 +137,7 @@ class Tuning:
         """Write an HTML page that needs nothing else."""
         from apportion.advise.tuning_page import page  # the page imports this module's types
 
-        Path(path).write_text(page(self))
+        replace_file(Path(path), page(self))
 
     def write(self, path: str | Path, *, format: str = "t4") -> None:
         """Write what was measured in the T4 schema, or as a cache file of Kernel Tuner's (`kernel-tuner`).

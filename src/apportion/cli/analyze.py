@@ -26,9 +26,10 @@ from apportion.program.analysis import (
     run,
 )
 from apportion.program.drawing import draw
-from apportion.program.exchange import load_json, write_whole
+from apportion.program.exchange import load_json
 from apportion.program.graph import ProgramGraph
 from apportion.program.llvm import GraphOptions
+from apportion.settings import replace_file
 
 ROOT_COLOUR, LABEL_COLOUR = "#d7301f", "#fdbb5c"
 _SHOWN = 12
@@ -188,5 +189,5 @@ def _draw(
         meaning = {ROOT_COLOUR: "root", LABEL_COLOUR: analysis}
         picture = draw.svg if out.suffix == ".svg" else draw.html
         text = picture(graph, highlight=highlight, meaning=meaning, title=heading)
-    write_whole(out, text.encode("utf-8"))
+    replace_file(out, text)
     note(f"Wrote {out}")

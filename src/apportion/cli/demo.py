@@ -28,6 +28,7 @@ from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import graph_of_ir
 from apportion.program.source import Source
 from apportion.runtime.base import Limits, LocalMemory
+from apportion.settings import replace_file
 
 KERNEL = "jacobi.cl"
 SIDE, GROUP = 512, (16, 4)
@@ -47,7 +48,7 @@ class Demo:
 def compile_kernel(demo: Demo) -> Mapping[str, Any]:
     """Compile the kernel to LLVM IR with the compiler that pip installed"""
     demo.ir = ir_of(demo.source, CompileOptions())
-    (demo.out / "kernel.ll").write_text(demo.ir)
+    replace_file(demo.out / "kernel.ll", demo.ir)
     return {
         "kernel": ", ".join(kernels_of(demo.ir)),
         "source_lines": len(str(demo.source.text).splitlines()),
@@ -105,7 +106,7 @@ def run_together(demo: Demo) -> Mapping[str, Any]:
         bound.binding.restore()
         shared = bound.run(0.5 if several else kernel.policy)
         bound.binding.give_back()
-        (demo.out / "report.html").write_text(page(comparison, kernel.devices))
+        replace_file(demo.out / "report.html", page(comparison, kernel.devices))
         names = ", ".join(f"{info.id} ({info.platform})" for info in kernel.devices)
     execution = comparison.execution
     mean = 0.25 * (grid[1:-1, :-2] + grid[1:-1, 2:] + grid[:-2, 1:-1] + grid[2:, 1:-1])

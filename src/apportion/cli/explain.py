@@ -15,7 +15,7 @@ from apportion.advise.predictor import DEFAULT_PAIR
 from apportion.advise.queries import size_of
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
-from apportion.errors import UnreadableFile
+from apportion.settings import replace_file
 
 _BAR = 24
 
@@ -106,8 +106,5 @@ def _bar(part: float) -> Text:
 
 
 def _draw(found: Explanation, path: Path) -> None:
-    try:
-        path.write_text(found.picture(), encoding="utf-8")
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error
+    replace_file(path, found.picture())
     note(f"The picture is {path}: red instructions speak for the CPU, blue ones for the GPU")

@@ -11,6 +11,7 @@ from apportion.cli.show import note, print_json, print_table, progress
 from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
+from apportion.settings import replace_file
 from apportion.suite.coverage import Coverage, draw_coverage
 from apportion.suite.generator import Generated, Rejected, make_folder
 from apportion.suite.generator import generate as kernels_of
@@ -59,7 +60,7 @@ def generate(
                     {"name": kernel.name, "form": kernel.form, "ranges": len(kernel.ranges), **kernel.traits}
                 )
     coverage = Coverage.of(made)
-    (out / "coverage.svg").write_text(draw_coverage(coverage))
+    replace_file(out / "coverage.svg", draw_coverage(coverage))
     if not json:
         print_table(("form", "kernels"), sorted(coverage.forms.items()), right=("kernels",))
     ranges = sum(len(kernel.ranges) for kernel in made)

@@ -22,6 +22,7 @@ from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import GraphOptions, Variant
 from apportion.program.source import Source
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import replace_file
 
 _STDIN = Path("-")
 _MOST_COMMON = 12
@@ -121,11 +122,9 @@ def save(graph: ProgramGraph, path: Path, *, title: str = "", limit: int = draw.
     forms: dict[str, Callable[[], None]] = {
         ".json": lambda: exchange.save_json(graph, path),
         ".npz": lambda: exchange.save_npz(graph, path),
-        ".dot": lambda: exchange.write_whole(path, draw.dot(graph, title=title).encode("utf-8")),
-        ".svg": lambda: exchange.write_whole(path, draw.svg(graph, title=title, limit=limit).encode("utf-8")),
-        ".html": lambda: exchange.write_whole(
-            path, draw.html(graph, title=title, limit=limit).encode("utf-8")
-        ),
+        ".dot": lambda: replace_file(path, draw.dot(graph, title=title)),
+        ".svg": lambda: replace_file(path, draw.svg(graph, title=title, limit=limit)),
+        ".html": lambda: replace_file(path, draw.html(graph, title=title, limit=limit).encode("utf-8")),
         ".parquet": lambda: _write_table(path, [(title, graph)]),
     }
     if path.suffix not in forms:

@@ -17,6 +17,7 @@ from apportion.learn.relative.figures import bars, distributions, page
 from apportion.learn.relative.performance import SLOWEST
 from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_model import UNFAMILIAR, RelativeModel
+from apportion.settings import replace_file
 
 relative = App(name="relative", help="Predict relative performance across systems from counters.")
 
@@ -59,7 +60,7 @@ def predict(
             scaled = predict_relative(run, systems=systems or (), target=SLOWEST, model=learned, added=added)
             drawn += _figures(answer, scaled, learned)
     if plot:
-        plot.write_text(page("Relative performance", drawn))
+        replace_file(plot, page("Relative performance", drawn))
         note(f"The figures are in {plot}")
 
 

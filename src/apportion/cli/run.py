@@ -14,7 +14,7 @@ from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
 from apportion.coexecution.sharing import Together
-from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
 from apportion.program.source import Source
 from apportion.runtime.arguments import Arguments, arguments_for, save
@@ -23,6 +23,7 @@ from apportion.runtime.default_arguments import outside
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.split import Split
 from apportion.runtime.workload import beside
+from apportion.settings import replace_file
 
 if TYPE_CHECKING:
     from apportion.measure.counters.bounds_check import Checked
@@ -130,7 +131,7 @@ def run(
         for name, path in outputs:
             save(Path(path), name, values)
         if report is not None:
-            _write(report, reports.page(comparison, shared.devices))
+            replace_file(report, reports.page(comparison, shared.devices))
         if json:
             held = shared.backend.confinement()
             print_json(
@@ -199,10 +200,3 @@ def _pair(text: str, example: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise InvalidSetting(f"Write it like {example}, not {text!r}")
     return name, value
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error

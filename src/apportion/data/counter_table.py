@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program.exchange import write_whole
+from apportion.settings import replace_file
 
 VERSION = "1"
 SECONDS = "seconds"
@@ -241,7 +241,7 @@ class CounterTable:
         self.frame.write_parquet(
             buffer, metadata={_VERSION_KEY: VERSION, _SYSTEMS_KEY: json.dumps(systems, ensure_ascii=True)}
         )
-        write_whole(path, buffer.getvalue())
+        replace_file(path, buffer.getvalue())
 
     def joined(self, *others: CounterTable) -> CounterTable:
         """This table with the rows and systems of others.

@@ -10,12 +10,11 @@ becomes a Parquet file at the end of every run, failures included.
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -24,8 +23,9 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.errors import ApportionError, InvalidSetting, UnknownName, UnreadableFile
 from apportion.jobs.holding import held
+from apportion.jobs.journal import Journal
 from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions, driver_options, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
@@ -151,24 +151,24 @@ def run_campaign(
         UnreadableFile, AlreadyWritten: the folder cannot be written to, or another run writes to it.
     """
     with held(folder):
+        # An entry that the system has outlives this process; waiting for the disk would disturb timings.
+        journal = Journal(folder / JOURNAL, sync=False)
         done: Counter[str] = Counter()
-        for said in read_journal(folder):
+        for said in journal.entries():
             done[said["key"]] += not said.get("failure")
         if campaign.retry:
             done = Counter({key: times for key, times in done.items() if times})
         with (
             open_backend("opencl", drivers, limits) as backend,
-            (folder / JOURNAL).open("a") as journal,
+            journal.alone(),
             _Flight(folder / LAUNCHES) as flight,
         ):
-            kept: list[
-                Workload | Point
-            ] = []  # what is asked for may come one by one, and be compiled meanwhile
+            # What is asked for may come one by one, and be compiled meanwhile.
+            kept: list[Workload | Point] = []
             for number in range(1, campaign.passes + 1):
                 asked = _keeping(workloads, kept) if number == 1 else kept
                 for points in _visits(asked, campaign, backend, done, compiled or _ir, until, flight, number):
-                    journal.write("".join(json.dumps(asdict(point)) + "\n" for point in points))
-                    journal.flush()  # the system has it then, whatever becomes of this process
+                    journal.add(*(asdict(point) for point in points))
                     flight.landed()
                     for point in points:
                         done[point.key] += not point.failure
@@ -189,43 +189,30 @@ class _Flight:
 
     def __init__(self, path: Path) -> None:
         self.known: dict[str, list[Launched]] = {}
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        with suppress(ValueError, TypeError, KeyError):  # a last line of zeros, after the power failed
-            for line in lines:
-                said = json.loads(line)
-                self.known.setdefault(said.pop("key"), []).append(Launched(**said))
-        self._file = path.open("a")
+        self._journal = Journal(path, sync=False)
+        for said in self._journal.entries():
+            self.known.setdefault(said.pop("key"), []).append(Launched(**said))
+        self._held = ExitStack()
+        self._held.enter_context(self._journal.alone())
 
     def add(self, key: str, launched: Launched) -> None:
         """Keep a launch of the point of this key."""
-        self._file.write(json.dumps({"key": key, **asdict(launched)}) + "\n")
-        self._file.flush()
+        self._journal.add({"key": key, **asdict(launched)})
 
     def landed(self) -> None:
         """The journal has everything: begin anew."""
-        self._file.seek(0)
-        self._file.truncate()
+        self._journal.clear()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._held.close()
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """Every point of a folder; a last line that was cut off by a kill is dropped."""
-    path = folder / JOURNAL
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) != len(data):
-        path.write_bytes(whole)
-    try:
-        return [json.loads(line) for line in whole.decode().splitlines()]
-    except ValueError as error:
-        raise MalformedInput(f"not a journal of measurements ({error})", file=str(path)) from error
+    """Every point of a folder."""
+    return Journal(folder / JOURNAL).entries()
 
 
 def write_table(folder: Path) -> Path:

@@ -104,7 +104,7 @@ def from_json(data: object, *, name: str = "<input>") -> ProgramGraph:
 
 def save_json(graph: ProgramGraph, path: Path) -> None:
     """Write the graph in the reference format."""
-    write_whole(path, (json_text(graph) + "\n").encode("ascii"))
+    replace_file(path, (json_text(graph) + "\n").encode("ascii"))
 
 
 def load_json(path: Path) -> ProgramGraph:
@@ -136,7 +136,7 @@ def save_npz(graph: ProgramGraph, path: Path) -> None:
         records=np.frombuffer(json.dumps(_records(graph)).encode("ascii"), np.uint8),
         **{array: getattr(graph, array) for array in _ARRAYS},
     )
-    write_whole(path, buffer.getvalue())
+    replace_file(path, buffer.getvalue())
 
 
 def load_npz(path: Path) -> ProgramGraph:
@@ -283,19 +283,6 @@ def to_hetero(graph: ProgramGraph, vocabulary: Vocabulary) -> HeteroData:
         relation.edge_index = torch.from_numpy(graph.edges[:, chosen].astype(np.int64))
         relation.edge_attr = torch.from_numpy(graph.edge_position[chosen].astype(np.int64))
     return data
-
-
-def write_whole(path: Path, contents: bytes) -> None:
-    """Write a file as a whole: a reader, or a run that is killed, sees the old file or the new one.
-
-    Raises:
-        UnreadableFile: the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, contents)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
 
 
 def _records(graph: ProgramGraph) -> dict[str, Any]:

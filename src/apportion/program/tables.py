@@ -21,9 +21,9 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from apportion.errors import InvalidGraph, MalformedInput, UnreadableFile
-from apportion.program.exchange import graph_of_arrays, records_of, write_whole
+from apportion.program.exchange import graph_of_arrays, records_of
 from apportion.program.graph import ProgramGraph, StringTable
-from apportion.settings import whole_file
+from apportion.settings import replace_file, whole_file
 
 VERSION = "1"
 "Of the columns below; written into the file, and a file of another version is refused."
@@ -98,7 +98,7 @@ def write_part(path: Path, rows: Sequence[GraphRow]) -> Path:
     series = [pl.Series(column, columns[column], dtype=kind) for column, kind in SCHEMA.items()]
     buffer = BytesIO()
     pl.DataFrame(series).write_parquet(buffer, metadata={_VERSION_KEY: VERSION})
-    write_whole(path, buffer.getvalue())
+    replace_file(path, buffer.getvalue())
     return path
 
 

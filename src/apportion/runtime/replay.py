@@ -345,14 +345,9 @@ class Recorder(Backend):
         Raises:
             UnreadableFile: the folder cannot be written to.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            devices = [dataclasses.asdict(info) for info in self.devices()]
-            replace_file(folder / DEVICES, json.dumps(devices, indent=1).encode())
-            lines = "".join(json.dumps(launch) + "\n" for launch in self._launches)
-            replace_file(folder / LAUNCHES, lines.encode())
-        except OSError as error:
-            raise UnreadableFile(f"Cannot write the recording {folder}: {error.strerror}") from error
+        devices = [dataclasses.asdict(info) for info in self.devices()]
+        replace_file(folder / DEVICES, json.dumps(devices, indent=1))
+        replace_file(folder / LAUNCHES, "".join(json.dumps(launch) + "\n" for launch in self._launches))
 
     def close(self) -> None:
         """Close the backend."""

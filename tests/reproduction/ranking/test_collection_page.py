@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion.cli import main
 from apportion.errors import UnreadableFile
 from apportion.learn.ranking.recorded_runs import GraphRuns
+from reproduction.__main__ import main
 from reproduction.ranking.collection_page import collection_page, recorded_table, replay
 
 
@@ -50,7 +50,7 @@ def test_tuning_with_a_model_beats_drawing_as_many_by_chance():
 
 def test_the_command_writes_the_page_and_a_folder_without_runs_is_refused(folder, tmp_path):
     with pytest.raises(SystemExit):
-        main(["rank", "describe", str(folder), "--budgets", "12", "--out", str(tmp_path / "page.md")])
+        main(["collect", "describe", str(folder), "--budgets", "12", "--out", str(tmp_path / "page.md")])
     assert (tmp_path / "page.md").read_text().startswith("# Collections of our own")
     with pytest.raises(UnreadableFile, match="There are no runs in"):
         collection_page([tmp_path], [12])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from apportion.data.counter_table import GRAPH, CounterTable, Row, System
 from apportion.data.published import cgo17_kernels
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput, UnreadableFile
 from apportion.jobs import LocalRunner
+from apportion.jobs.journal import Journal
 from apportion.measure.campaign import Campaign, kernel_files, workloads_of
 from apportion.measure.counters.kernels import CountLimits, KernelProfile, count, job_of
 from apportion.program.compile import ir_of
@@ -186,31 +186,23 @@ def count_all(
     Raises:
         UnreadableFile: the files cannot be written.
     """
-    journal = path.with_suffix(".jsonl")
-    done = {entry["name"] for entry in _entries(journal)}
+    journal = Journal(path.with_suffix(".jsonl"))
+    done = {entry["name"] for entry in journal.entries()}
     left = [item for item in items if item.name not in done]
     runner = LocalRunner(workers, deadline_seconds=limits.seconds, memory_bytes=limits.memory_bytes)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with journal.open("a") as file:
-            for outcome in runner.map(partial(counted, limits=limits), left):
-                failure = str(outcome.error) if outcome.error is not None else ""
-                entry = outcome.value or Counted(left[outcome.item_index].name, failure=failure)
-                file.write(
-                    json.dumps({"name": entry.name, "rows": entry.rows, "failure": entry.failure}) + "\n"
-                )
-                file.flush()
-                os.fsync(file.fileno())
-                yield entry
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {journal}: {error.strerror}") from error
-    table_of(journal).write(path)
+    with journal.alone():
+        for outcome in runner.map(partial(counted, limits=limits), left):
+            failure = str(outcome.error) if outcome.error is not None else ""
+            entry = outcome.value or Counted(left[outcome.item_index].name, failure=failure)
+            journal.add({"name": entry.name, "rows": entry.rows, "failure": entry.failure})
+            yield entry
+    table_of(journal.path).write(path)
 
 
 def table_of(journal: Path) -> CounterTable:
     """Everything that a journal holds; a launch that several items share is there once."""
     rows: dict[tuple[str, str], Row] = {}
-    for entry in _entries(journal):
+    for entry in Journal(journal).entries():
         for values in entry["rows"]:
             row = Row(*values)
             rows.setdefault((row.run, row.counter), row)
@@ -384,17 +376,3 @@ def _value(position: int, word: Word) -> Argument:
     if kind.kind == "f":
         return noise.astype(kind)
     return np.minimum((noise.astype(np.float64) * word.bound).astype(np.int64), word.bound - 1).astype(kind)
-
-
-def _entries(journal: Path) -> list[dict[str, Any]]:
-    """What a journal holds; a last line that was cut off by a kill is dropped."""
-    if not journal.exists():
-        return []
-    data = journal.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) != len(data):
-        journal.write_bytes(whole)
-    try:
-        return [json.loads(line) for line in whole.decode().splitlines()]
-    except ValueError as error:
-        raise MalformedInput(f"not a journal of counters ({error})", file=str(journal)) from error
