@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from apportion.errors import InvalidSetting
 from apportion.jobs.base import Outcome, Runner
 from apportion.jobs.local import LocalRunner
 from apportion.registry import Registry
 
-runners = Registry("runner", {"local": "apportion.jobs.local:LocalRunner"})
+runners = Registry(
+    "runner",
+    {
+        "local": "apportion.jobs.local:LocalRunner",
+        "ray": "apportion.jobs.ray:RayRunner",
+        "slurm": "apportion.jobs.slurm:SlurmRunner",
+    },
+    extras={"ray": "ray"},
+)
 "Where work can be done, by name."
 
-__all__ = ["LocalRunner", "Outcome", "Runner", "runners"]
+
+def runner_of(text: str, *, workers: int | None = None, deadline_seconds: float | None = None) -> Runner:
+    """The runner that a user writes: `local`, `ray` (this machine or RAY_ADDRESS), `ray:HOST:PORT`,
+    `ray://HOST:PORT` (Ray's client), `slurm`, or `slurm:PARTITION`.
+
+    Raises:
+        UnknownName: there is none of that name.
+        MissingPackage: it needs a package that is not installed.
+    """
+    name, _, place = text.partition(":")
+    made = runners.load(name)
+    if name == "local":
+        if place:
+            raise InvalidSetting(f"The runner local takes no place, so {place!r} after it means nothing")
+        runner: Runner = made(workers=workers, deadline_seconds=deadline_seconds)
+    elif name == "ray":
+        address = text if place.startswith("//") else place or None
+        runner = made(address=address, workers=workers, deadline_seconds=deadline_seconds)
+    elif name == "slurm":
+        runner = made(partition=place or None, workers=workers, deadline_seconds=deadline_seconds)
+    else:
+        runner = made()
+    return runner
+
+
+__all__ = ["LocalRunner", "Outcome", "Runner", "runner_of", "runners"]

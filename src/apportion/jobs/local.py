@@ -81,18 +81,11 @@ class LocalRunner(Runner):
             raise InvalidSetting(f"memory_bytes must be positive, not {self.memory_bytes}")
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
-        try:
-            program = packed(function)
-        except Exception as error:
-            raise InvalidSetting(
-                f"{function!r} cannot travel to another process ({error}). "
-                "Give a function at the top level of a module, or a functools.partial of one."
-            ) from error
-        return self._outcomes(program, items)
+        return self._outcomes(packed_function(function), items)
 
     def _outcomes(self, program: bytes, items: Iterable[Any]) -> Iterator[Outcome[Any]]:
         workers = self.workers or processors()
-        supply = _Supply(items)
+        supply = ItemSupply(items)
         pending: deque[tuple[int, bytes]] = deque()
         crew = _Crew(program, self.memory_bytes, fresh=self.fresh)
         atexit.register(crew.kill)  # an iterator that nobody closed before the interpreter left
@@ -121,7 +114,22 @@ class LocalRunner(Runner):
             atexit.unregister(crew.kill)
 
 
-class _Supply:
+def packed_function(function: Callable[[Any], Any]) -> bytes:
+    """The function for other processes of ours to load by its name.
+
+    Raises:
+        InvalidSetting: it has none there.
+    """
+    try:
+        return packed(function)
+    except Exception as error:
+        raise InvalidSetting(
+            f"{function!r} cannot travel to another process ({error}). "
+            "Give a function at the top level of a module, or a functools.partial of one."
+        ) from error
+
+
+class ItemSupply:
     """The items, numbered and pickled one by one as they are asked for."""
 
     def __init__(self, items: Iterable[Any]) -> None:
@@ -352,6 +360,11 @@ def _work(connection: Connection, program: bytes, memory_bytes: int | None) -> N
         connection.send_bytes(b"")
         while True:
             connection.send_bytes(_answer(function, connection.recv_bytes(), memory_bytes))
+
+
+def loaded_in_worker(data: bytes) -> Any:
+    """What the process that started this worker has packed: a function, or an item. Only for workers."""
+    return pickle.loads(data)
 
 
 def _answer(function: Callable[[Any], Any], message: bytes, memory_bytes: int | None) -> bytes:
