@@ -5,7 +5,7 @@ from importlib import import_module
 
 BENCHMARKS = (
     "graphs", "analysis", "forward", "predict", "configurations", "featurise", "ranking", "coexecution",
-    "counters",
+    "counters", "exactness",
 )  # fmt: skip
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from functools import partial
 
+import numpy as np
 import pytest
 
 from apportion.advise.relative_answers import shipped
 from apportion.cli import main
+from apportion.data.counter_table import CounterTable, Row
 from reproduction.__main__ import main as reproduce
 
 ROWS = """
@@ -236,3 +238,29 @@ def test_a_system_with_a_known_time_must_be_one_that_there_is(tmp_path, capsys) 
     assert run("relative", "predict", path, "--seconds", "nosuch=0.002") == 1
     assert "No system called 'nosuch'" in capsys.readouterr().err
     assert run("relative", "predict", path, "--seconds", f"{reference.systems[0]}=0.002") == 0
+
+
+def test_a_model_is_trained_from_the_counters_of_table_one(tmp_path, capsys) -> None:
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(40):
+        name, program = f"run{number}", f"app{number % 8}"
+        work, memory = 10 ** random.uniform(6, 9), random.uniform(0.05, 0.9)
+        about = (name, program, "", "")
+        for source in ("callgrind", "perf")[: 1 + (number < 10)]:
+            rows.append(Row(*about, "a", 0, "instructions", work, source, "exact"))
+        rows.append(Row(*about, "a", 0, "mem_ratio", memory, "callgrind", "exact"))
+        for system, speed, weight in (("a", 1e9, 1.0), ("b", 3e9, 8.0), ("c", 1e9, 3.0)):
+            rows.append(
+                Row(*about, system, 0, "seconds", work / speed * (1 + weight * memory), "clock", "exact")
+            )
+    CounterTable.of(rows).write(tmp_path / "table.parquet")
+    assert run("relative", "train", tmp_path / "table.parquet", "--out", tmp_path / "model", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["counters"] == 2
+    assert said["features"] == "counters"
+    assert 1 <= said["regret"] < said["regret_of_the_usual_fastest"]
+    assert run("relative", "predict", tmp_path / "table.parquet", "--model", tmp_path / "model") == 0
+    CounterTable.of([row for row in rows if row.counter == "seconds"]).write(tmp_path / "times.parquet")
+    assert run("relative", "train", tmp_path / "times.parquet", "--out", tmp_path / "model") == 1
+    assert "neither AIWC's counters" in capsys.readouterr().err

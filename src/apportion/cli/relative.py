@@ -11,7 +11,7 @@ from apportion.advise.relative_answers import Relative, read_profiles, relative_
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
-from apportion.data.counter_table import AIWC, CounterTable
+from apportion.data.counter_table import CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.relative.figures import bars, distributions, page
 from apportion.learn.relative.performance import SLOWEST
@@ -75,23 +75,32 @@ def train(
     """Learn from runs of one's own: a model that `predict --model` uses, chosen on applications left out.
 
     Args:
-        table: counters of kernels, as AIWC counts them, and times on two systems at least
-            (`apportion counters kernels --times` writes such tables).
+        table: counters of kernels, as AIWC counts them (`apportion counters kernels --times` writes such
+            tables), or of programs, those of Table I (`apportion counters collect` and `import`); and times
+            on two systems at least.
         out: the folder of the model.
         profiled: the system whose time is known most often; by default the table's first.
         json: print JSON.
     """
-    from apportion.learn.relative.relative_shipping import model_of, trust_of  # prediction needs none of it
-    from apportion.learn.relative.relative_table import table_of
+    # prediction needs none of these
+    from apportion.learn.relative.relative_shipping import left_out_of, model_of, trust_of
+    from apportion.learn.relative.relative_table import described_by, table_of
 
-    runs = table_of(CounterTable.read(table), name=table.stem, counters=AIWC)
+    source, counters = described_by(CounterTable.read(table))
+    runs = table_of(source, name=table.stem, counters=counters)
+    if len(set(runs.application)) < 2:
+        raise InvalidSetting(f"{table} has one application only: leaving it out leaves nothing to learn from")
     known = profiled or runs.systems[0]
     if known not in runs.systems:
         raise UnknownName("system", known, runs.systems)
     model = model_of(runs, systems=runs.systems, profiled=known)
     trust = trust_of(model, systems=runs.systems, profiled=known, unfamiliar=UNFAMILIAR)
     model.save(out)
+    reached = left_out_of(model)
     said = {
+        "regret": round(reached.regret, 3), "regret_of_the_usual_fastest": round(reached.usual_regret, 3),
+        "order_right": round(reached.order, 3), "order_right_of_the_usual": round(reached.usual_order, 3),
+        "r2": round(reached.r2, 3), "counters": len(runs.counters),
         "runs": len(runs.runs), "left_out": runs.left_out, "applications": len(set(runs.application)),
         "systems": list(runs.systems), "features": model.features, "strength": model.strength,
         "within_sigma": round(trust.held, 3), "within_sigma_timed": round(trust.timed_held, 3),

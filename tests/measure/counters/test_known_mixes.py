@@ -1,16 +1,9 @@
-"""Counts of programs whose instructions are known one by one: made here byte by byte, without symbols.
-
-Both programs run the same loop of three additions of floating-point numbers, a decrement and a jump; one has
-it in its file, the other writes it into fresh memory first, as a compiler does that works at run time.
-"""
+"""Counts of programs whose instructions are known one by one, those of run-time code among them."""
 
 from __future__ import annotations
 
 import platform
 import shutil
-import stat
-import struct
-from pathlib import Path
 
 import pytest
 
@@ -23,46 +16,13 @@ from apportion.measure.counters.command import Command
 from apportion.measure.counters.emulated import QemuSource
 from apportion.measure.counters.mix import MOST_UNKNOWN, MixCounter
 from apportion.measure.counters.source import Reading
+from benchmarks.known_programs import ADD, DECREMENT, known_programs
 
 pytest.importorskip("capstone")
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are of x86-64"),
     pytest.mark.skipif(platform.system() != "Linux", reason="the programs are for Linux"),
 ]
-
-TURNS = 20_000
-ADD, DECREMENT = bytes.fromhex("f20f58c1"), bytes.fromhex("ffc9")
-LOOP = b"\xb9" + struct.pack("<I", TURNS) + 3 * ADD + DECREMENT + b"\x75" + struct.pack("b", -16)
-EXIT = bytes.fromhex("31ff b83c000000 0f05")
-BASE, HEADERS = 0x400000, 64 + 56
-OF_LOOP = 1 + 5 * TURNS
-
-
-def program(path: Path, code: bytes) -> Path:
-    """An executable file with no symbols, no library and no other code than this."""
-    entry, size = BASE + HEADERS, HEADERS + len(code)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, entry, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    path.write_bytes(header + struct.pack("<IIQQQQQQ", 1, 5, 0, BASE, BASE, size, size, 4096) + code)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def in_file(folder: Path) -> Command:
-    """4 + 5 × TURNS instructions."""
-    return Command((str(program(folder / "loop", LOOP + EXIT)),))
-
-
-def in_fresh_memory(folder: Path) -> Command:
-    """The same loop, copied to where nothing was before: 17 + 5 × TURNS instructions, one of them repeated."""
-    map_memory = bytes.fromhex(
-        "b809000000 31ff be00100000 ba07000000 41ba22000000 49c7c0ffffffff 4531c9 0f05"
-    )
-    copied = LOOP + b"\xc3"
-    length = len(map_memory) + 3 + 7 + 5 + 2 + 2 + len(EXIT)
-    copy = bytes.fromhex("4889c7 48c7c6") + struct.pack("<I", BASE + HEADERS + length)
-    copy += b"\xb9" + struct.pack("<I", len(copied)) + bytes.fromhex("f3a4 ffd0")
-    return Command((str(program(folder / "made", map_memory + copy + EXIT + copied)),))
 
 
 def needs(tool: str) -> None:
@@ -74,14 +34,12 @@ def needs(tool: str) -> None:
 def test_every_exact_source_counts_a_program_without_symbols_as_by_hand(tmp_path, name):
     if name != "step":
         needs({"callgrind": "valgrind", "qemu": "qemu-x86_64"}[name])
-    found = source_of(name).measure(in_file(tmp_path)).values
-    total = OF_LOOP + 3
-    assert found["instructions"] == total
+    program = known_programs(tmp_path)[0]
+    found = source_of(name).measure(program.command).values
+    assert found["instructions"] == program.expected["instructions"]
     rel = 1e-4 if name == "callgrind" else 1e-12  # it does not list the block in which a process ends
-    assert found["fp_ratio"] == pytest.approx(3 * TURNS / total, rel=rel)
-    assert found["int_ratio"] == pytest.approx((TURNS + 1) / total, rel=rel)
-    assert found["control_ratio"] == pytest.approx((TURNS + 1) / total, rel=rel)
-    assert found["mem_ratio"] == 0
+    for counter in ("fp_ratio", "int_ratio", "control_ratio", "mem_ratio"):
+        assert found[counter] == pytest.approx(program.expected[counter], rel=rel)
     # In each turn four pairs do not begin with a jump; the two of addition after addition depend.
     assert found["independent_ratio"] == pytest.approx(0.5, abs=1e-4)
 
@@ -90,16 +48,18 @@ def test_every_exact_source_counts_a_program_without_symbols_as_by_hand(tmp_path
 def test_code_made_at_run_time_is_counted_by_sources_that_see_memory(tmp_path, name):
     if name == "qemu":
         needs("qemu-x86_64")
-    reading = source_of(name).measure(in_fresh_memory(tmp_path))
-    assert reading.values["fp_ratio"] == pytest.approx(3 / 5, rel=2e-3)
-    assert reading.values["control_ratio"] == pytest.approx(1 / 5, rel=2e-3)
+    program = known_programs(tmp_path)[1]
+    reading = source_of(name).measure(program.command)
+    for counter in ("instructions", "fp_ratio", "int_ratio", "control_ratio"):
+        assert reading.values[counter] == pytest.approx(program.expected[counter], rel=5e-4)
     assert reading.exactness == {}
 
 
 def test_of_code_made_at_run_time_callgrind_says_that_it_does_not_know_the_mix(tmp_path):
     needs("valgrind")
-    reading = CallgrindSource().measure(in_fresh_memory(tmp_path))
-    assert reading.values["instructions"] >= OF_LOOP
+    program = known_programs(tmp_path)[1]
+    reading = CallgrindSource().measure(program.command)
+    assert reading.values["instructions"] == pytest.approx(program.expected["instructions"], rel=5e-4)
     assert reading.values["fp_ratio"] is None
     assert reading.values["independent_ratio"] is None
     assert reading.problems["fp_ratio"].reason.startswith("100.0% of the executed instructions")

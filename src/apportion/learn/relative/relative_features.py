@@ -51,15 +51,17 @@ def features_of(kind: str, names: Sequence[str], values: Numbers) -> Numbers:
 
 
 def time_features(names: Sequence[str], values: Numbers, log_seconds: Numbers) -> Numbers:
-    """(N, 5): of the time on one system, in log2 seconds (N,)."""
-    work = np.log2(_positive(names, values, "total_instruction_count"))
-    memory = np.log2(_positive(names, values, "total_memory_footprint"))
+    """(N, 3 to 5): of the time on one system, in log2 seconds (N,), also per instruction and byte."""
+    rates = [
+        log_seconds - np.log2(_positive(names, values, counter))
+        for counter in ("total_instruction_count", "instructions", "total_memory_footprint")
+        if counter in names
+    ]
     # Below some 64 µs a launch is mostly overhead; above some 512 µs hardly.
     microseconds = log_seconds + np.log2(1e6)
     return np.stack(
-        [log_seconds, log_seconds - work, log_seconds - memory, np.maximum(0, microseconds - 6),
-         np.maximum(0, microseconds - 9)], axis=1,
-    )  # fmt: skip
+        [log_seconds, *rates, np.maximum(0, microseconds - 6), np.maximum(0, microseconds - 9)], axis=1
+    )
 
 
 def _counters(names: Sequence[str], values: Numbers) -> Numbers:

@@ -111,6 +111,10 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
             raise InvalidSetting(
                 f"The profile has no {', '.join(needed)}. `apportion counters` can count them for a kernel."
             )
+        if len(missing) == len(self.reference.counters):
+            raise InvalidSetting(
+                f"The profile has none of the counters that this model knows: {', '.join(missing)}"
+            )
         middle = np.median(self.reference.values, axis=0)
         given = [profile.get(name) for name in self.reference.counters]
         row = [

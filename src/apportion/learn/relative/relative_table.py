@@ -10,11 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from apportion.data.counter_table import GRAPH, SECONDS, CounterTable
+from apportion.data.counter_table import AIWC, GRAPH, SECONDS, TABLE_I, CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.relative.relative_features import features_of, time_features
 
 Numbers = NDArray[np.float64]
+_MOST_RUNS = 0.9
+"A counter of Table I is learned from where so large a part of the runs has it."
 WITH_GRAPH = "graph"
 "The set of features `both`, and what the kernel's program graph is made of."
 
@@ -93,6 +95,44 @@ class RelativeTable:
             if wanted and part is not None:
                 sum_.update(np.ascontiguousarray(part).tobytes())
         return sum_.hexdigest()
+
+
+def described_by(source: CounterTable) -> tuple[CounterTable, tuple[str, ...]]:
+    """The counters to learn from: AIWC's where a table has them, else those of Table I that most runs have.
+
+    Of a counter that several sources gave, the source that most runs have is taken; the table comes back with
+    that one alone.
+
+    Raises:
+        InvalidSetting: it has neither.
+    """
+    names = set(source.frame["counter"].unique())
+    if names >= set(AIWC):
+        return source, AIWC
+    held = source.frame.filter(
+        pl.col("counter").is_in([name for group in TABLE_I.values() for name in group])
+        & pl.col("value").is_not_null()
+    )
+    runs = source.about(counters=[SECONDS]).frame["run"].n_unique()
+    most = (
+        held.group_by("counter", "source")
+        .agg(pl.col("run").n_unique())
+        .sort("run", "source", descending=[True, False])
+        .unique("counter", keep="first")
+        .filter(pl.col("run") >= _MOST_RUNS * runs)
+    )
+    chosen = {counter: origin for counter, origin, _ in most.iter_rows()}
+    counters = tuple(name for group in TABLE_I.values() for name in group if name in chosen)
+    if not counters:
+        raise InvalidSetting(
+            "The table has neither AIWC's counters (`apportion counters kernels`) nor those of Table I "
+            "(`apportion counters collect`, `apportion counters import`) for its runs"
+        )
+    pairs = pl.struct("counter", "source").is_in(
+        [{"counter": counter, "source": origin} for counter, origin in chosen.items()]
+    )
+    frame = source.frame.filter(pairs | (pl.col("counter") == SECONDS))
+    return CounterTable(frame, source.systems), counters
 
 
 def table_of(
