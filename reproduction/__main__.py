@@ -45,6 +45,10 @@ REPRODUCTIONS = {
         "reproduction.kernels.run:predictor",
         "Fit the models that `apportion predict` uses, and check their intervals.",
     ),
+    "networks": (
+        "reproduction.ship.networks:networks",
+        "Train the thesis' networks on all rows and make them ready to answer.",
+    ),
     "campaign": (
         "reproduction.campaign.run:campaign",
         "Launches on a Xeon with an H200, and how well their best cuts are foretold.",

@@ -59,6 +59,17 @@ class TestShareForest(LearnerChecks):
         return {"data": campaign(folder), "hyperparameters": {"trees": 2}}
 
 
+class TestShareNetwork(LearnerChecks):
+    name = "share-network"
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        pytest.importorskip("torch")
+        return {
+            "data": campaign(folder), "hyperparameters": {"hidden": 8, "steps": 2}, "held_out": 2, "rare": 1,
+            "fitting": {"epochs": 2, "validate_every": 2, "precision": "full"},
+        }  # fmt: skip
+
+
 class TestLaunchTimes(LearnerChecks):
     name = "launch-times"
 
@@ -110,7 +121,15 @@ class TestDataFlow(LearnerChecks):
 
 def test_every_learner_of_the_registry_is_checked() -> None:
     # Rankers are trained from stores in tests/learn/ranking/test_ranking_run.py.
-    checked = {"share-forest", "pooled-forests", "launch-times", "relative", "data-flow", "ranking"}
+    checked = {
+        "share-forest",
+        "share-network",
+        "pooled-forests",
+        "launch-times",
+        "relative",
+        "data-flow",
+        "ranking",
+    }
     assert set(learners) == checked
 
 

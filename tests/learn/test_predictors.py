@@ -56,6 +56,10 @@ class TestShareForest(ShareChecks):
     model = "cgo17-nvidia"
 
 
+class TestShareNetwork(ShareChecks):
+    model = "gnn-load-balance"
+
+
 class TestPooledForests(ShareChecks):
     model = "cgo17-nvidia-recall"
 
@@ -121,7 +125,15 @@ class TestDataFlow(PredictorChecks):
 
 
 def test_every_predictor_of_the_registry_is_checked_above() -> None:
-    checked = {"share-forest", "pooled-forests", "launch-times", "relative-ridge", "ranker", "data-flow"}
+    checked = {
+        "share-forest",
+        "share-network",
+        "pooled-forests",
+        "launch-times",
+        "relative-ridge",
+        "ranker",
+        "data-flow",
+    }
     assert set(predictors) == checked
 
 

@@ -7,6 +7,7 @@ predictors = Registry(
     {
         "share-forest": "apportion.learn.shares.share_forest:ShareForest",
         "pooled-forests": "apportion.learn.shares.kernel_model:KernelModel",
+        "share-network": "apportion.learn.shares.share_network:ShareNetwork",
         "launch-times": "apportion.learn.times.timing_model:TimingModel",
         "relative-ridge": "apportion.learn.relative.relative_model:RelativeModel",
         "ranker": "apportion.learn.ranking.rank_predictor:RankPredictor",
@@ -22,10 +23,16 @@ learners = Registry(
         "ranking": "apportion.learn.ranking.rank_learner:RankLearner",
         "share-forest": "apportion.learn.shares.share_forest_learner:ShareForestLearner",
         "pooled-forests": "apportion.learn.shares.forest_learner:PooledForestLearner",
+        "share-network": "apportion.learn.shares.share_network_learner:ShareNetworkLearner",
         "launch-times": "apportion.learn.times.times_learner:TimesLearner",
         "relative": "apportion.learn.relative.relative_learner:RelativeLearner",
     },
-    extras={"share-forest": "trees", "pooled-forests": "trees", "launch-times": "trees"},
+    extras={
+        "share-forest": "trees",
+        "pooled-forests": "trees",
+        "share-network": "torch",
+        "launch-times": "trees",
+    },
 )
 "What makes an artifact of a dataset: a `learner.Learner`; `apportion train` finds it here."
 

@@ -34,7 +34,8 @@ STEP = 0.5
 "Octaves between two points of the grid of sizes."
 CODE = tuple(name for name in FEATURES if name not in EXTENTS)
 "Features of the code that are looked at: all but the numbers that stand in it."
-_CODE_AT = np.array([FEATURES.index(name) for name in CODE])
+CODE_AT = np.array([FEATURES.index(name) for name in CODE])
+"Where they stand in `FEATURES`."
 Numbers = NDArray[np.float64]
 
 
@@ -53,7 +54,7 @@ def columns_for(ranged: bool) -> tuple[str, ...]:
 
 def corners(code: Numbers, bytes: Numbers, group: Numbers, items: Numbers | None = None) -> Corners:
     """The rows of launches with features (N, len(FEATURES)) and sizes (N,)."""
-    kept, group = code[:, _CODE_AT], np.log2(1 + group)
+    kept, group = code[:, CODE_AT], np.log2(1 + group)
     smooth = [np.log2(1 + bytes)] + ([] if items is None else [np.log2(1 + items)])
     below = [np.floor(size / STEP) * STEP for size in smooth]
     part = [(size - low) / STEP for size, low in zip(smooth, below, strict=True)]
@@ -100,7 +101,7 @@ class ShareForest(AttributedPredictor):
             return []
         votes, code = self.votes(queries), np.stack([query.code for query in queries])
         share = np.clip(votes.mean(), 0, 100)
-        near = self.known.of_each(code[:, _CODE_AT])
+        near = self.known.of_each(code[:, CODE_AT])
         half = quantile * (votes.spread() + FLOOR) * widening(near)
         return [
             ShareAnswer(

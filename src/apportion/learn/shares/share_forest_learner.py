@@ -20,13 +20,12 @@ from apportion.learn.metrics import over_groups
 from apportion.learn.shares.kernel_model import FLOOR, Familiarity
 from apportion.learn.shares.kernel_table import KernelTable
 from apportion.learn.shares.share_data import DEFAULT_DATA, ShareData
-from apportion.learn.shares.share_forest import CODE, Corners, ShareForest, corners, votes_of
+from apportion.learn.shares.share_forest import CODE_AT, Corners, ShareForest, corners, votes_of
 from apportion.learn.shares.shipping import LEVELS, calibration_of, coverage_of, grouped
 from apportion.learn.shares.trees import RowModel, RowSettings
-from apportion.program.kernel.features import FEATURES, INPUTS
+from apportion.program.kernel.features import INPUTS
 
 Numbers = NDArray[np.float64]
-_CODE_AT = [FEATURES.index(name) for name in CODE]
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class ShareForestLearner(TableLearner[ShareForestExperiment, KernelTable]):
             name,
             grown_forest(table, around, np.arange(len(truth)), settings.hyperparameters, settings.seed),
             calibration_of(score, application),
-            _familiarity(table),
+            familiarity_with(table),
             table.inputs.shape[1] > len(INPUTS),
             about,
         ).save(folder)
@@ -166,8 +165,9 @@ def _scores(table: KernelTable, said: Numbers, scale: Numbers, group: NDArray[np
     }
 
 
-def _familiarity(table: KernelTable) -> Familiarity:
-    code = table.code[:, _CODE_AT]
+def familiarity_with(table: KernelTable) -> Familiarity:
+    """How near kernels are to those of a table, by the features `CODE`."""
+    code = table.code[:, CODE_AT]
     scaling = Standard.fit(code)
     scaled = scaling.apply(code)
     application = np.array(table.origins.application)
