@@ -248,3 +248,24 @@ def test_schedules_are_those_of_the_command_line(service, capsys):
         assert len(answer["schedule"]) == 40
     assert "eft" in service.ask("GET", "/api/policies").json
     assert service.ask("POST", "/api/schedule", {"systems": ["/etc/passwd"]}).status == 422
+
+
+def test_a_demonstration_fills_the_studio_once(tmp_path):
+    service = Service(tmp_path, ("--demo",)).start()
+    try:
+        until = time.monotonic() + 60
+        while len(jobs := service.ask("GET", "/api/jobs").json) < 7 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert {job["verb"] for job in jobs} == {"run", "measure"}
+        first = min(jobs, key=lambda job: job["created"])
+        assert service.ended(first["id"])["answer"]["verified"] is True
+        for job in jobs:
+            service.ask("POST", f"/api/jobs/{job['id']}/cancel", {})
+    finally:
+        service.stop()
+    again = Service(tmp_path, ("--demo",)).start()
+    try:
+        time.sleep(1.5)
+        assert len(again.ask("GET", "/api/jobs").json) == len(jobs)
+    finally:
+        again.stop()

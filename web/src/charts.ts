@@ -40,7 +40,7 @@ export function cutCurve(first: string, second: string, curves: Curve[], mark?: 
 
 /** Bars with intervals, on a logarithmic scale where they differ much. */
 export function bars(rows: { name: string; value: number; low?: number; high?: number; colour: string }[], label: string, unit: (value: number) => string): SVGElement {
-  const [width, row, left] = [560, 34, 120];
+  const [width, row, left] = [560, 34, 150];
   const ends = rows.flatMap((one) => [one.value, one.low ?? one.value, one.high ?? one.value]).filter((value) => value > 0);
   const most = Math.max(...ends), least = Math.min(...ends);
   const wide = most / least > 30;
@@ -49,7 +49,7 @@ export function bars(rows: { name: string; value: number; low?: number; high?: n
   return s("svg", { viewBox: `0 0 ${width} ${row * rows.length + (wide ? 14 : 0)}`, class: "chart", role: "img",
     "aria-label": `${label}: ${rows.map((one) => `${one.name} ${unit(one.value)}`).join(", ")}` },
     rows.map((one, place) => [
-      s("text", { x: 0, y: place * row + 20, class: "name" }, one.name.length > 16 ? one.name.slice(0, 15) + "…" : one.name),
+      s("text", { x: 0, y: place * row + 20, class: "name" }, one.name.length > 20 ? one.name.slice(0, 19) + "…" : one.name),
       s("rect", { x: left, y: place * row + 6, width: scale(one.value), height: 18, rx: 3, style: `fill:${one.colour}` }),
       one.low !== undefined && one.high !== undefined && s("path", { class: "whisker",
         d: `M${left + scale(one.low)} ${place * row + 15}H${left + scale(one.high)}m0-6v12M${left + scale(one.low)} ${place * row + 9}v12` }),

@@ -159,6 +159,7 @@ export class KernelView {
 
   private fail(error: unknown): void {
     this.last = undefined;
+    this.element.classList.remove("stale");
     this.runButton.disabled = true;
     this.editor.showCosts([]);
     if (!(error instanceof Refusal)) throw error;
@@ -305,7 +306,13 @@ export class KernelView {
   private save(): void { download(this.draft.name, "text/plain", this.draft.text); }
 }
 
+/** What the counts are called in the field. */
+const COUNTED: Record<string, string> = {
+  "bytes together": "bytes, coalesced", "bytes apart": "bytes, strided", "bytes the same": "bytes that all read alike", "bytes anywhere": "bytes, scattered",
+  "stored bytes together": "bytes stored, coalesced", "stored bytes elsewhere": "bytes stored, strided or scattered",
+};
+
 function counted(line: Line): string {
   return Object.entries(line.counts).filter(([name]) => name !== "instructions").sort((a, b) => b[1] - a[1]).slice(0, 4)
-    .map(([name, value]) => `${short(value)} ${name}`).join(", ");
+    .map(([name, value]) => `${short(value)} ${COUNTED[name] ?? name}`).join("; ");
 }

@@ -36,7 +36,7 @@ export class MachineView {
           h("td", {}, `${short(one.calibration.arithmetic / 1e9)} G/s`), h("td", {}, `${short(1e6 * one.calibration.launch_seconds)} µs`)] : h("td", { colspan: 4 }, "never measured"))))))),
       measured.length > 0 && h("article", { class: "card" }, h("h2", {}, "Roofline"),
         roofline(measured.map((one) => ({ name: one.id, memory: one.calibration.memory, arithmetic: one.calibration.arithmetic, colour: colour(one.id) })), points),
-        h("p", { class: "origin" }, `The roofs are measured speeds: memory on the slope, multiply-adds on top. ${points.length ? `The ${points.length} dots are kernels that were run here.` : "Kernels that you run appear as dots."}`)));
+        h("p", { class: "origin" }, `The roofs are measured speeds: memory on the slope, multiply-adds on top. ${points.length ? `The ${points.length} dots are kernels that were run here; their operations are counted from the code, so one may lie above the roof where the driver saves some.` : "Kernels that you run appear as dots."}`)));
   }
 
   /** Every kernel that was run, on each device alone. */

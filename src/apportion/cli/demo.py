@@ -163,6 +163,7 @@ def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negati
         right=("seconds",),
     )
     print(f"Open {out / 'graph.html'} in a browser to look at the graph, {out / 'report.html'} for the run.")
+    print("The studio shows all of it on one page, for your own kernels too: apportion serve --demo --open")
 
 
 _SAID = (

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from apportion.cli.show import note
 from apportion.errors import MissingPackage
 from apportion.serve.service_settings import ServiceSettings
+from apportion.settings import cache_folder
 
 _FLAG = Parameter(negative="")
 
@@ -28,6 +29,7 @@ def serve(
     token: str | None = None,
     rate: float = 1000.0,
     folder: Path | None = None,
+    demo: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Open the studio: a page that shows what kernels will do on this machine, and a service for programs.
 
@@ -41,6 +43,8 @@ def serve(
         token: the token instead of a new one, at least 16 characters.
         rate: requests that a client may send per second; beyond it the answer is to ask again later (429).
         folder: where jobs and their results are kept; the cache folder by default.
+        demo: run and measure some bundled kernels first, in a folder of their own, so that there is something
+            to look at within a minute.
     """
     for package in ("fastapi", "uvicorn", "httptools"):
         if find_spec(package) is None:
@@ -50,15 +54,20 @@ def serve(
     for library in ("OPENBLAS", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     from apportion.serve import server  # it needs the packages above
+    from apportion.serve.demonstration import fill_soon
 
     settings = ServiceSettings(host=host, port=port, runs_code=not no_run, requests_per_second=rate)
     if token is not None:
         settings = replace(settings, token=token)
+    if demo and folder is None:
+        folder = cache_folder("serve-demo")
     if folder is not None:
         settings = replace(settings, folder=folder)
     listening = server.bound(settings)
     settings = replace(settings, port=listening.getsockname()[1])
     print(settings.address, flush=True)
+    if demo:
+        fill_soon(settings)
     note(
         "The studio is open at this address. It holds a token: who has it can run code here. Ctrl-C ends it."
     )
