@@ -61,6 +61,10 @@ REPRODUCTIONS = {
         "reproduction.efficiency.first_launches:first_launches_again",
         "What forecasts choose for first launches that were measured, without the devices.",
     ),
+    "corpus-opencl": (
+        "reproduction.corpus_opencl.run:corpus_opencl",
+        "Kernels of published packages: how many compile, are predicted, are shared and run.",
+    ),
     "collect": (
         "reproduction.collect.run:collect_app",
         "Measure configurations of kernels on this machine, in TpuGraphs' form.",

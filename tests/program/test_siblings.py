@@ -9,7 +9,7 @@ import pytest
 from apportion.errors import CompileError, MalformedInput
 from apportion.program import siblings
 from apportion.program.buildfile import BuildOptions
-from apportion.program.compile import ir_of
+from apportion.program.compile import CompileOptions, driver_text, ir_of
 from apportion.program.source import Source
 
 
@@ -94,3 +94,17 @@ def test_headers_of_given_folders_come_along_with_kernels(tmp_path: Path) -> Non
     (tmp_path / "k.cl").write_text("#include <size.h>\nkernel void f(global int *x) { *x = WIDTH; }\n")
     found = Source.read(tmp_path / "k.cl", build=BuildOptions(include_paths=(tmp_path / "inc",)))
     assert "store i32 12" in ir_of(Source(found.text, "opencl"))
+
+
+def test_a_driver_gets_one_text_however_includes_are_written(tmp_path: Path) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "size.h").write_text("#define WIDTH 12\nint twice(int x) { return 2 * x; }\n")
+    (tmp_path / "k.cl").write_text(
+        "#define TEXT(x) #x\n#define PATH(x) TEXT(x)\n#include PATH(inc/size.h)\n"
+        "kernel void f(global int *x) { *x = twice(WIDTH); }\n"
+    )
+    found = Source.read(tmp_path / "k.cl", build=BuildOptions(include_paths=(tmp_path,)))
+    text = driver_text(found, CompileOptions())
+    assert "#include" not in text
+    assert "store i32 24" in ir_of(Source(text, "opencl"))
+    assert driver_text(Source("kernel void f() {}", "opencl"), CompileOptions()) == "kernel void f() {}"

@@ -19,7 +19,7 @@ from apportion.coexecution.launching import Case
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.policies.base import Policy
 from apportion.errors import InvalidSetting, UnknownName
-from apportion.program.compile import CompileOptions, driver_options, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import MERGES, KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature, signature_of
@@ -85,6 +85,7 @@ class Together:
             if merge not in MERGES:
                 raise UnknownName("merge", merge, MERGES)
         self._options = driver_options(self.source, compile)
+        self._text = driver_text(self.source, compile)
         self._owned = isinstance(backend, str)
         self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
         self.trust = trust or not self.backend.computes  # a recording has no results to compare
@@ -177,7 +178,7 @@ class Together:
 
     def build_for(self, span: NDRange) -> Build:
         """What is compiled for a range: with virtual indices where the kernel needs them."""
-        text = str(self.source.text)
+        text = self._text
         if not self.access.virtual_indices:
             return Build(text, self.signature.name, self._options)
         source, options = virtualised(text, self._options, span)

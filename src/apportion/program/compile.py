@@ -34,6 +34,7 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
+_INCLUDES = re.compile(r"^[^\S\n]*#[^\S\n]*include\b", re.MULTILINE)
 _UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
 
 _DEFINITION = re.compile(
@@ -160,11 +161,23 @@ def driver_options(source: Source, options: CompileOptions) -> str:
     """The options of a source in the words that drivers of OpenCL take."""
     options = effective(source, options)
     words = [f"-D{define}" for define in options.defines]
-    words += [f"-I{path}" for path in options.include_paths]
     words += [flag for flag in options.flags if flag != "-w"]
     if options.standard is not None:
         words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
     return " ".join(words)
+
+
+def driver_text(source: Source, options: CompileOptions) -> str:
+    """The text of a source as a driver gets it: without includes, since drivers may read no files of ours.
+
+    Headers stand in their places already (see `siblings`); those whose names are made by macros do not, and
+    then the preprocessor puts all of them there.
+    """
+    text = str(source.text)
+    options = effective(source, options)
+    if source.language != "opencl" or not options.include_paths or not _INCLUDES.search(text):
+        return text
+    return _asked(source, options, toolchain_of(options.compiler), _TEXT)
 
 
 def llvm(source: Source, options: CompileOptions) -> str:
@@ -231,14 +244,25 @@ def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str |
     return ircache.key_of([source.language, source.name, source.data, toolchain.identity, contents, *chosen])
 
 
+_IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
+"What the compiler is asked for."
+
+
 def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> str:
+    ir = renamed(_asked(source, options, toolchain, _IR), source.name)
+    heading = f'source_filename = "{_quoted(source.name)}"'
+    return re.sub(r"^source_filename = [^\n]*", lambda _: heading, ir, count=1, flags=re.MULTILINE)
+
+
+def _asked(source: Source, options: CompileOptions, toolchain: Toolchain, output: tuple[str, ...]) -> str:
+    """What the compiler makes of a source."""
     headers = toolchain.headers(source.language, _target_of(source, options))
     allowed = [*headers.folders, *options.include_paths]
     # The compiler takes the name of the source from here, for messages and for __FILE__.
     line = f'#line 1 "{_escaped(source.name)}"\n'.encode("utf-8", "surrogateescape")
     try:
         done = child.run(
-            _command(source, options, toolchain, headers),
+            _command(source, options, toolchain, headers, output),
             stdin=line + source.data + b"\n",
             limits=limits_of(options),
             programs=toolchain.programs,
@@ -262,13 +286,18 @@ def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> 
         raise includes.refused(escaped, source.name)  # without what the compiler said: it may quote the file
     if done.returncode != 0:
         raise _error(said, source, headers.folders)
-    ir = renamed(done.stdout.decode(errors="replace"), source.name)
-    heading = f'source_filename = "{_quoted(source.name)}"'
-    return re.sub(r"^source_filename = [^\n]*", lambda _: heading, ir, count=1, flags=re.MULTILINE)
+    return done.stdout.decode(errors="replace")
 
 
-def _command(source: Source, options: CompileOptions, toolchain: Toolchain, headers: Headers) -> list[str]:
+def _command(
+    source: Source,
+    options: CompileOptions,
+    toolchain: Toolchain,
+    headers: Headers,
+    output: tuple[str, ...] = _IR,
+) -> list[str]:
     opencl = source.language == "opencl"
+    declared = opencl and output == _IR  # drivers declare their built-in functions themselves
     standard = options.standard or (_DEFAULT_OPENCL if opencl else None)
     if opencl and standard is not None and re.fullmatch(r"\d\.\d", standard):
         standard = f"CL{standard}"
@@ -278,7 +307,8 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         *("-target", _target_of(source, options)),
         *([f"-{'cl-' if opencl else ''}std={standard}"] if standard else []),
         # The names of arguments go into the IR: text alone does not tell them where macros are in the way.
-        *(["-Xclang", "-finclude-default-header", "-cl-kernel-arg-info"] if opencl else []),
+        *(["-Xclang", "-finclude-default-header", "-cl-kernel-arg-info"] if declared else []),
+        *(["-cl-no-stdinc"] if opencl and not declared else []),
         f"-O{options.optimization}",
         *(["-gline-tables-only", "-fdebug-compilation-dir=."] if options.line_tables else []),
         *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),
@@ -291,7 +321,7 @@ def _command(source: Source, options: CompileOptions, toolchain: Toolchain, head
         "-fno-color-diagnostics",
         "-fno-crash-diagnostics",
         "-Wno-unused-command-line-argument",
-        *("-S", "-emit-llvm", "-o", "-", "-"),
+        *(*output, "-o", "-", "-"),
     ]
 
 

@@ -1,0 +1,115 @@
+"""`python -m reproduction corpus-opencl`: kernels of published packages, and how far each comes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from apportion.cli.show import note, progress
+from apportion.errors import InvalidSetting
+from apportion.jobs import LocalRunner
+from apportion.runtime.base import Limits
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
+from reproduction.corpus_opencl.packages import Package, fetch, packages
+from reproduction.corpus_opencl.page import page
+from reproduction.corpus_opencl.stages import KernelRow, ran, rows_of
+
+_SEED = 19
+"Draws the kernels that are run."
+
+
+def corpus_opencl(
+    *,
+    folder: Path = Path("/tmp/corpus-opencl"),
+    out: Path = Path("docs/results/corpus-opencl.md"),
+    runs: int = 150,
+    deadline: float = 20.0,
+    processes: int = 1,
+    offline: bool = False,
+) -> None:
+    """Compile, read, predict and run kernels that packages of Debian and PyPI hold, and write the page.
+
+    Args:
+        folder: where packages are kept, and a journal of what is done: a later run goes on with it.
+        out: where the page goes.
+        runs: how many of the kernels that can be shared are run, drawn evenly from the packages.
+        deadline: of one launch.
+        processes: how many files are compiled at once.
+        offline: fetch nothing.
+    """
+    if not offline:
+        for name, said in fetch(folder):
+            note(f"{name}: {said}")
+    known = list(packages(folder))
+    if not known:
+        raise InvalidSetting(f"There is no package with OpenCL C in {folder}")
+    journal = folder / "rows.jsonl"
+    rows = _read(journal)
+    done = {(row.package, row.file) for row in rows}
+    left = [(package, path) for package in known for path in package.files()]
+    left = [
+        (package, path)
+        for package, path in left
+        if (package.name, str(path.relative_to(package.root))) not in done
+    ]
+    runner = LocalRunner(processes, deadline_seconds=180)
+    with journal.open("a") as file:
+        outcomes = runner.map(partial(_one), left)
+        for outcome in progress(outcomes, label="Compiling", total=len(left)):
+            package, path = left[outcome.item_index]
+            failed = [KernelRow(package.name, str(path.relative_to(package.root)), reason=str(outcome.error))]
+            for row in outcome.value or failed:
+                file.write(json.dumps(asdict(row)) + "\n")
+                rows.append(row)
+            file.flush()
+    by_name = {package.name: package for package in known}
+    rows = _run_some(rows, by_name, folder / "ran.jsonl", runs, deadline)
+    out.write_text(page(rows, known))
+    note(f"The page is {out}")
+
+
+def _one(item: tuple[Package, Path]) -> list[KernelRow]:
+    return rows_of(*item)
+
+
+def _run_some(
+    rows: list[KernelRow], known: dict[str, Package], journal: Path, runs: int, deadline: float
+) -> list[KernelRow]:
+    """The rows, those that were drawn with what came of running them."""
+    ran_before = {(row.package, row.file, row.kernel): row for row in _read(journal)}
+    drawn = list(_drawn([row for row in rows if row.splittable and row.predicted], runs))
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False)
+    with OpenCLBackend(drivers, Limits(seconds=deadline)) as backend, journal.open("a") as file:
+        for row in progress(drawn, label="Running", total=len(drawn)):
+            key = (row.package, row.file, row.kernel)
+            if key not in ran_before:
+                ran_before[key] = ran(known[row.package], row, backend)
+                file.write(json.dumps(asdict(ran_before[key])) + "\n")
+                file.flush()
+    return [ran_before.get((row.package, row.file, row.kernel), row) for row in rows]
+
+
+def _drawn(rows: list[KernelRow], count: int) -> Iterator[KernelRow]:
+    """Kernels in turn from every package, those of a package in an order that the seed decides."""
+    chance = random.Random(_SEED)
+    waiting = {
+        name: [row for row in rows if row.package == name] for name in sorted({row.package for row in rows})
+    }
+    for each in waiting.values():
+        chance.shuffle(each)
+    while count > 0 and any(waiting.values()):
+        for each in waiting.values():
+            if each and count > 0:
+                count -= 1
+                yield each.pop()
+
+
+def _read(path: Path) -> list[KernelRow]:
+    if not path.exists():
+        return []
+    return [KernelRow(**json.loads(line)) for line in path.read_text().splitlines()]

@@ -1,0 +1,161 @@
+"""What becomes of a kernel of somebody else's: compiled, read, predicted, split, run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from apportion.advise.predictor import predict
+from apportion.coexecution.sharing import Together
+from apportion.errors import ApportionError, CompileError, OutOfBoundsRead, OutOfBoundsWrite
+from apportion.measure.counters.bounds_check import check_launch
+from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.kernel.access import KernelAccess, accesses_of
+from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.recover import guessed
+from apportion.program.kernel.signature import Signature, signatures_of
+from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.program.source import Source
+from apportion.runtime.arguments import arguments_for
+from apportion.runtime.backend import Backend
+from apportion.runtime.default_arguments import outside
+from reproduction.corpus_opencl.packages import Package
+
+PAIR = "xeon-h200"
+ROUTES = ("as given", "with the package's options", "with guesses")
+_SPANS = {1: NDRange((4096,), (64,)), 2: NDRange((64, 64), (8, 8)), 3: NDRange((16, 16, 16), (4, 4, 4))}
+_QUERY = re.compile(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([0-2])\s*\)")
+_CLASSES = {
+    "a header is missing": r"file not found|may not be included",
+    "a macro or type is missing": r"undeclared identifier|unknown type name|implicit declaration|#error",
+    "it is a template for a text generator": r"expected|extraneous|invalid token|stray",
+    "an extension is missing": r"extension|not supported|unsupported|requires",
+    "an argument cannot be passed": r"which no host passes|whose size is not known",
+    "it reaches outside its made-up arrays": r"work-item \d+ (?:reads|writes)|wrote out of bounds",
+    "the driver refuses it": r"refuses the kernel|could not run",
+    "it takes too long": r"took longer|was stopped after|executed more than|did not finish",
+    "the driver died": r"worker died",
+    "devices disagree": r"differ|disagree|conflict",
+    "its work cannot be shared": r"cannot be shared|NotSplittable|one work-group",
+}
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One kernel, or a file that did not compile, and how far it came."""
+
+    package: str
+    file: str
+    kernel: str = ""
+    route: str = ""
+    "One of `ROUTES`; empty for what compiles in none."
+    graph: bool = False
+    predicted: bool = False
+    unsaid: int = 0
+    "Integers passed by value that the prediction rests on without saying so."
+    splittable: bool = False
+    ran: bool | None = None
+    "None for what was not asked to run."
+    equal: bool | None = None
+    reason: str = ""
+    "Of the first stage that failed."
+
+    @property
+    def failure(self) -> str:
+        """The class of the reason."""
+        if not self.reason:
+            return ""
+        found = (name for name, words in _CLASSES.items() if re.search(words, self.reason))
+        return next(found, "something else")
+
+
+def rows_of(package: Package, path: Path) -> list[KernelRow]:
+    """Everything that can be said without running: a row for each kernel, or one for the file."""
+    file = str(path.relative_to(package.root))
+    source, route, reason = _compiled(package, path)
+    if source is None:
+        return [KernelRow(package.name, file, reason=reason)]
+    try:
+        ir = ir_of(source)
+        signatures, accesses = signatures_of(ir, str(source.text)), accesses_of(ir, str(source.text))
+    except ApportionError as error:
+        return [KernelRow(package.name, file, route=route, reason=_first(error))]
+    return [
+        _described(KernelRow(package.name, file, name, route), source, ir, signature, accesses[name])
+        for name, signature in signatures.items()
+    ]
+
+
+def ran(package: Package, row: KernelRow, backend: Backend) -> KernelRow:
+    """The row with what came of running it: half on each of two devices, compared with one of them."""
+    source, _, _ = _compiled(package, package.root / row.file)
+    assert source is not None
+    try:
+        with Together(source, row.kernel, backend=backend, policy=0.5) as kernel:
+            span = _span(kernel.signature, str(source.text))
+            arguments = arguments_for(kernel.signature, kernel.access, span)
+            if outside(kernel.signature, kernel.access, arguments.case) is not None:
+                check_launch(source, row.kernel, arguments, whole=False)
+            execution = kernel(
+                *arguments.values.values(), global_size=span.global_size, local_size=span.local_size
+            )
+    except (OutOfBoundsRead, OutOfBoundsWrite) as error:
+        return replace(row, ran=False, reason=_first(error))
+    except ApportionError as error:
+        return replace(row, ran=False, equal=False if "differ" in str(error) else None, reason=_first(error))
+    return replace(row, ran=True, equal=execution.verified)
+
+
+def _compiled(package: Package, path: Path) -> tuple[Source | None, str, str]:
+    """The source by the first route on which it compiles, and which one; else the last reason."""
+    reason = ""
+    options = package.build(path)
+    for route in ROUTES:
+        try:
+            source = Source.read(path, "opencl", **({} if route == ROUTES[0] else {"build": options}))
+            if route == ROUTES[2]:
+                source, _ = guessed(source)
+            ir_of(source, CompileOptions(seconds=20))
+            return source, route, ""
+        except CompileError as error:
+            reason = _first(error) if route != ROUTES[2] else reason
+        except ApportionError as error:
+            return None, "", _first(error)  # what takes too long does so with guesses, too
+    return None, "", reason
+
+
+def _described(
+    row: KernelRow, source: Source, ir: str, signature: Signature, access: KernelAccess
+) -> KernelRow:
+    try:
+        graph_of_ir(ir, name=row.kernel, options=GraphOptions(function=row.kernel))
+        row = replace(row, graph=True)
+        span = _span(signature, str(source.text))
+        found = predict(
+            source, local_size=span.local_size, bytes=1 << 20, kernel=row.kernel,
+            global_size=span.global_size, pair=PAIR,
+        )  # fmt: skip
+    except ApportionError as error:
+        return replace(row, reason=_first(error))
+    numbers = [
+        argument.name for argument in signature.arguments
+        if not argument.is_pointer and "int" in (argument.scalar_type or "") and argument.components == 1
+    ]  # fmt: skip
+    said = {each.partition("=")[0] for each in found.assumed}
+    return replace(
+        row, predicted=True, unsaid=len(set(numbers) - said), splittable=not access.obstacles,
+        reason="; ".join(access.obstacles),
+    )  # fmt: skip
+
+
+def _span(signature: Signature, text: str) -> NDRange:
+    dimensions = 1 + max((int(found) for found in _QUERY.findall(text)), default=0)
+    if signature.required_local_size is None:
+        return _SPANS[dimensions]
+    local = signature.required_local_size[:dimensions]
+    return NDRange(tuple(8 * size for size in local), local)
+
+
+def _first(error: ApportionError) -> str:
+    return " ".join(str(error).split())[:300]
