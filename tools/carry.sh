@@ -4,7 +4,7 @@
 #     tools/carry.sh PYTHON [CGO17]
 #
 # PYTHON is an interpreter of that machine's version (its python3 -V says which), CGO17 the folder of that dataset.
-# Needs .venv (make native). What is there already is kept.
+# Needs .venv (make native). What is there already is kept. ONLY=site leaves out what campaigns and ablations need.
 set -euo pipefail
 PYTHON=$1 CGO17=${2:-../shared/data/cgo17}
 HERE=$PWD OUT=$PWD/carry WORK=$(mktemp -d)
@@ -41,6 +41,8 @@ if ! compgen -G "$OUT/campaign/_native*.so" > /dev/null; then
     "$WORK/venv/bin/cmake" --build "$WORK/build" > /dev/null
     mkdir -p "$OUT/campaign" && cp "$WORK"/build/_native*.so "$OUT/campaign"
 fi
+
+[ "${ONLY:-}" = site ] && exit 0
 
 [ -e "$OUT/kernels.npz" ] || .venv/bin/python -m reproduction ablation --data "$CGO17" --pack-to "$OUT/kernels.npz"
 [ -e "$OUT/campaign/kernels.parquet" ] || .venv/bin/python tools/campaign.py pack "$OUT/campaign" --cgo17 "$CGO17"

@@ -25,6 +25,7 @@ message of the command line and an HTTP 422.
         ├── LaunchFailed                    a driver refused or failed the launch of a kernel
         │   ├── OutOfBoundsRead             a kernel read outside its arguments
         │   └── OutOfBoundsWrite            a kernel wrote outside its arguments
+        ├── DataLost                        a device died with the only copy of an array
         └── VerificationFailed              devices gave different results for the same launch
 """
 
@@ -145,6 +146,10 @@ class OutOfBoundsRead(LaunchFailed):
 
 class OutOfBoundsWrite(LaunchFailed):
     """A kernel wrote outside its arguments."""
+
+
+class DataLost(JobError):
+    """A device died with the only copy of an array."""
 
 
 class VerificationFailed(JobError):

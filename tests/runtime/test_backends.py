@@ -63,7 +63,7 @@ class TestARecording(BackendChecks):
 
 
 def test_backends_are_opened_by_name() -> None:
-    assert backends.names() == ["opencl", "replay"]
+    assert backends.names() == ["opencl", "opencl-direct", "replay"]
     with pytest.raises(UnknownName, match=r"No backend called 'opncl'. Did you mean 'opencl'"):
         open_backend("opncl")
 

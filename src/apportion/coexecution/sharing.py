@@ -70,7 +70,7 @@ class Together:
         backend: Backend | str = "opencl",
         drivers: DriverOptions = DEFAULT_DRIVERS,
     ) -> None:
-        self.source = _source(source)
+        self.source = as_source(source)
         text = str(self.source.text)
         self.compile = compile
         ir = ir_of(self.source, compile)
@@ -108,9 +108,9 @@ class Together:
         offset: Size = (),
     ) -> BoundKernel:
         """The kernel with its arguments and range, ready to be launched any number of times."""
-        shape = _sizes(global_size)
-        local = _sizes(local_size) if local_size is not None else self.local_size(shape)
-        span = NDRange(shape, local, _sizes(offset))
+        shape = sizes_of(global_size)
+        local = sizes_of(local_size) if local_size is not None else self.local_size(shape)
+        span = NDRange(shape, local, sizes_of(offset))
         for info in self.devices:
             if int(np.prod(local)) > info.max_work_group_size:
                 raise InvalidSetting(
@@ -236,7 +236,7 @@ class Together:
         return all(plan.sliced(place, [(0, cut), (cut, groups)]) for cut in cuts)
 
 
-def _source(source: str | Path | Source) -> Source:
+def as_source(source: str | Path | Source) -> Source:
     if isinstance(source, Source):
         return source
     if isinstance(source, Path) or ("\n" not in source and source.endswith((".cl", ".ocl"))):
@@ -244,5 +244,5 @@ def _source(source: str | Path | Source) -> Source:
     return Source(source, "opencl", "<kernel>")
 
 
-def _sizes(size: Size) -> tuple[int, ...]:
+def sizes_of(size: Size) -> tuple[int, ...]:
     return (int(size),) if isinstance(size, int | np.integer) else tuple(int(part) for part in size)

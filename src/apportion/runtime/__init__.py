@@ -6,8 +6,9 @@ backends = Registry(
     "backend",
     {
         "opencl": "apportion.runtime.opencl.backend:OpenCLBackend",
+        "opencl-direct": "apportion.runtime.opencl.direct:DirectOpenCLBackend",
         "replay": "apportion.runtime.replay:ReplayBackend",
     },
-    extras={"opencl": "opencl"},
+    extras={"opencl": "opencl", "opencl-direct": "opencl"},
 )
 "Programming interfaces to devices, by name."

@@ -17,6 +17,7 @@ from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
 from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
 
 
@@ -83,6 +84,14 @@ class Backend(ABC):
     def printed(self) -> str:
         """What kernels printed since this was asked last."""
         return ""
+
+    def stream(self) -> Stream:
+        """A stream of launches and copies, for programs of many kernels.
+
+        Raises:
+            InvalidSetting: this backend has none.
+        """
+        raise InvalidSetting(f"{type(self).__name__} runs single launches only: it has no streams")
 
     @abstractmethod
     def close(self) -> None:

@@ -136,9 +136,9 @@ def bind(
         if argument.is_image:
             value, form = _image(argument, value)  # its pixels are an array like another
         if argument.space == "local":
-            places.append(LocalPlace(argument.name, _local(argument, value)))
+            places.append(LocalPlace(argument.name, local_bytes(argument, value)))
         elif argument.is_pointer:
-            array = _array(argument, value)
+            array = checked_array(argument, value)
             use = access.arguments[argument.index]
             region, here = memory.place(argument.index, array)
             if use.writes and not array.flags.writeable:
@@ -154,7 +154,7 @@ def bind(
                 )
             )  # fmt: skip
         else:
-            data = _scalar(argument, value)
+            data = scalar_bytes(argument, value)
             places.append(ValuePlace(argument.name, data))
             kind = argument.scalar_type
             if kind is not None and argument.components == 1 and np.dtype(kind).kind in "iu":
@@ -176,7 +176,12 @@ def _refuse_overlaps(binding: Binding) -> None:
                 )
 
 
-def _array(argument: KernelArgument, value: Argument) -> NDArray[Any]:
+def checked_array(argument: KernelArgument, value: object) -> NDArray[Any]:
+    """The array that an argument is, if the kernel takes such a one.
+
+    Raises:
+        InvalidSetting: it does not.
+    """
     if not isinstance(value, np.ndarray) or not value.ndim or not value.nbytes:
         raise InvalidSetting(
             f"The argument {argument.name!r} is {argument.type} in {argument.space} memory: give it an array "
@@ -211,7 +216,8 @@ def _sampler(argument: KernelArgument, value: Argument) -> Sampler:
     return value
 
 
-def _local(argument: KernelArgument, value: Argument) -> int:
+def local_bytes(argument: KernelArgument, value: object) -> int:
+    """The size of local memory that an argument is."""
     if not isinstance(value, LocalMemory):
         raise InvalidSetting(
             f"The argument {argument.name!r} is local memory: give LocalMemory(bytes), not "
@@ -220,7 +226,8 @@ def _local(argument: KernelArgument, value: Argument) -> int:
     return value.nbytes
 
 
-def _scalar(argument: KernelArgument, value: Argument) -> bytes:
+def scalar_bytes(argument: KernelArgument, value: Argument) -> bytes:
+    """The bytes of an argument that is passed by value."""
     if isinstance(value, bytes):
         data = value
     elif isinstance(value, LocalMemory | Image | Sampler):

@@ -15,8 +15,10 @@ from apportion.runtime.backend import Backend
 from apportion.runtime.base import Calibration, DeviceInfo, Limits, middle_of
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
+from apportion.runtime.opencl.streams import WorkerStream
 from apportion.runtime.opencl.visiting_worker import VisitingWorker
 from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
 from apportion.settings import cache_folder
 
@@ -45,7 +47,7 @@ class OpenCLBackend(Backend):
 
     def devices(self) -> list[DeviceInfo]:
         """Every device that the drivers offer, with its calibration where one is kept."""
-        return [dataclasses.replace(info, calibration=_kept(info)) for info in self.worker.devices()]
+        return [kept_calibration(info) for info in self.worker.devices()]
 
     def build(self, build: Build, devices: Sequence[str]) -> dict[str, int]:
         """Compile for these devices."""
@@ -66,14 +68,11 @@ class OpenCLBackend(Backend):
             if (devices is not None and info.id not in devices) or info.id in self._unmeasured:
                 continue
             try:
-                calibration = middle_of([self.worker.calibrate(info.id) for _ in range(_TIMES)])
+                found.append(calibrated(info, self.worker.calibrate))
             except JobError as error:  # a machine that is too busy, or a driver's fault: launches need none
                 warnings.warn(f"The speed of {info.id} stays unknown: {error}", RuntimeWarning, stacklevel=2)
                 self._unmeasured.add(info.id)
                 found.append(info)
-                continue
-            _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
-            found.append(dataclasses.replace(info, calibration=calibration))
         return found
 
     def measure(
@@ -90,9 +89,25 @@ class OpenCLBackend(Backend):
         """What kernels printed in the worker."""
         return self.worker.printed()
 
+    def stream(self) -> Stream:
+        """A stream to the worker."""
+        return WorkerStream(self.worker)
+
     def close(self) -> None:
         """End the worker; the next request would start another."""
         self.worker.close()
+
+
+def kept_calibration(info: DeviceInfo) -> DeviceInfo:
+    """A device with its calibration where one is kept."""
+    return dataclasses.replace(info, calibration=_kept(info))
+
+
+def calibrated(info: DeviceInfo, measure: Callable[[str], Calibration]) -> DeviceInfo:
+    """A device as it is measured now, the median of several times; the result is kept."""
+    calibration = middle_of([measure(info.id) for _ in range(_TIMES)])
+    _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
+    return dataclasses.replace(info, calibration=calibration)
 
 
 def _kept(info: DeviceInfo) -> Calibration | None:

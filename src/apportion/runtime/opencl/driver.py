@@ -16,16 +16,19 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from apportion.errors import NoDevice, UnknownName
+from apportion.errors import LaunchFailed, NoDevice, UnknownName
 from apportion.runtime import memory
 from apportion.runtime.base import Calibration, DeviceInfo
 from apportion.runtime.opencl.calibration import calibrate
+from apportion.runtime.opencl.engine import Engine
 from apportion.runtime.opencl.processor import UNKNOWN
 from apportion.runtime.opencl.queue import POCL, Queue
 from apportion.runtime.opencl.running import Prepared, Running
+from apportion.runtime.opencl.streams import serve_ring
 from apportion.runtime.opencl.thread_priority import GivingWay
 from apportion.runtime.opencl.visiting import Visitor
 from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.stream import Span, StreamLaunch
 from apportion.runtime.visit import Launched, Seen, Visit
 
 Bytes = NDArray[np.uint8]
@@ -40,6 +43,7 @@ class Driver:
         self._visitor = Visitor(self.devices)
         self._giving_way = GivingWay()
         self._prepared: dict[int, Prepared] = {}
+        self._stream: Engine | None = None
 
     def describe(self) -> list[DeviceInfo]:
         """All devices, in the order the loader gives them, the CPU first."""
@@ -96,6 +100,35 @@ class Driver:
         ended = time.perf_counter()
         running.check_guards()
         return Outcome(times, ended - started, ended - merging, conflicts, strays)
+
+    def engine(self, told: Callable[[int, int, float], None]) -> Engine:
+        """What executes the commands of a stream on these devices."""
+        return Engine(self.devices, self.regions, told)
+
+    def open_stream(self, region: int, descriptor: int) -> None:
+        """Do from now on what a ring in shared memory says, in a thread of its own."""
+        self._stream = serve_ring(self.regions[region][0][memory.PAGE :], descriptor, self.engine)
+
+    def prepare_stream(self, number: int, launch: StreamLaunch) -> None:
+        """Compile a launch that the ring will name by its number."""
+        self._opened.prepare(number, launch)
+
+    def stream_failure(self) -> None:
+        """Raise what a command of the ring failed of."""
+        if (failure := self._opened.told_failure()) is not None:
+            raise failure
+
+    def stream_timeline(self) -> list[Span]:
+        """What the ring's commands did lately; those from now on are kept."""
+        found = self._opened.timeline()
+        self._opened.tracing = True
+        return found
+
+    @property
+    def _opened(self) -> Engine:
+        if self._stream is None:
+            raise LaunchFailed("No stream is open")
+        return self._stream
 
     def visit(self, visit: Visit, report: Callable[[tuple[str, Launched]], None]) -> list[Seen]:
         """Measure one case of a workload on several devices in turn; every launch is told as it ends."""

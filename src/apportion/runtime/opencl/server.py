@@ -23,9 +23,9 @@ def serve(connection: socket.socket) -> None:
         name, arguments = request
         try:
             driver = driver or Driver()
-            if name == "attach":
+            if name in ("attach", "open_stream"):
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-                arguments = (arguments[0], descriptors[0], arguments[1])
+                arguments = (arguments[0], descriptors[0], *arguments[1:])
             elif name == "run":
                 arguments = (*arguments, partial(tell, connection, BEGUN))
             elif name == "visit":

@@ -45,6 +45,7 @@ from apportion.runtime.opencl.pipe import (
 )
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
+from apportion.runtime.stream import Span, StreamLaunch
 
 _MOST_PRINTED = 1 << 14
 "Bytes of what kernels printed that are told."
@@ -185,6 +186,61 @@ class Worker:
         self._sent = {key: kept for key, kept in self._sent.items() if kept[0] != slot}
         self._sent[id(plan)] = slot, plan
         return outcome
+
+    # Streams
+
+    @property
+    def serving(self) -> int | None:
+        """The number of the process that has the drivers, while it lives."""
+        alive = self._process is not None and self._process.poll() is None
+        return self._worker_id if alive else None
+
+    def open_stream(self, region: int, descriptor: int) -> None:
+        """Have the worker do what a ring in shared memory says.
+
+        Args:
+            region: the ring's memory.
+            descriptor: the worker's end of the bell.
+        """
+        self._attach(region)
+        self._ask(
+            "open_stream", region, seconds=_START_SECONDS, doing="opening a stream", descriptor=descriptor
+        )
+
+    def prepare_stream(self, number: int, launch: StreamLaunch, regions: list[int]) -> None:
+        """Compile a launch of a stream, over memory of these numbers."""
+        for region in regions:
+            self._attach(region)
+        doing = f"compiling {launch.build.kernel!r} for {launch.device}"
+        self._ask("prepare_stream", number, launch, seconds=self.limits.build_seconds, doing=doing)
+
+    def stream_failure(self) -> None:
+        """Raise what a stream's command failed of; the worker is replaced then."""
+        self._ask("stream_failure", seconds=_START_SECONDS, doing="asking what failed")
+
+    def stream_timeline(self) -> list[Span]:
+        """What a stream's commands did lately; the worker keeps it from the first call on."""
+        found: list[Span] = self._ask(
+            "stream_timeline", seconds=self.limits.seconds, doing="waiting", answer=list[Span]
+        )
+        return found
+
+    def watch_stream(self) -> None:
+        """Stop the worker, and raise an error, if it uses more memory than it may."""
+        if (used := self._resident_bytes()) > self.limits.memory_bytes:
+            self._stop()
+            raise errors.LimitExceeded(
+                f"The worker was stopped at {used} bytes of memory while queued launches ran; its limit is "
+                f"{self.limits.memory_bytes}. Use a smaller range, or raise the limit"
+            )
+
+    def stop_stream(self) -> None:
+        """End the worker: what it runs does not end by itself."""
+        self._stop()
+
+    def stream_ended(self) -> errors.WorkerCrashed:
+        """The error of a worker that died while queued launches ran."""
+        return self._crash("running queued launches")
 
     # The process
 

@@ -1,0 +1,296 @@
+"""Where the launches of a program run: predicted and measured times, what moving costs, and what comes next.
+
+Launches of one kernel over one range go to one device. Which, is searched over the launches that were seen
+lately
+or wait to be placed: the sequence is simulated with every array where it would be then. A program that
+repeats
+itself is judged by what one more round takes, so that moving an array once counts little and every round
+much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from apportion.coexecution.beliefs import Belief
+from apportion.errors import InvalidSetting
+from apportion.runtime.residency import HOST
+
+_NODES = ((-1.3556, 0.2221), (0.0, 0.5558), (1.3556, 0.2221))
+"Standard deviations at which an unknown time is tried, and their weights."
+
+
+@dataclass(frozen=True)
+class PlacementSettings:
+    """The numbers of placing; times in seconds."""
+
+    window: int = 48
+    "Steps of a program that are looked at. Chosen: a round of any bundled program has fewer."
+    searched: int = 64
+    "All assignments are tried where there are at most so many, else one kernel is moved at a time. Chosen."
+    launch_seconds: float = 6e-6
+    "What a queued launch takes beyond its kernel. Measured on the Xeon with an H200."
+    move_seconds: float = 4e-5
+    "What a copy takes beyond its bytes: devices wait for each other. Measured there."
+    bytes_per_second: float = 6e9
+    "What is copied per second where no calibration says. Chosen: PCIe with memory that is not pinned."
+    better: float = 0.97
+    "Take another assignment if it promises less than this times the present one. Chosen: noise is as large."
+    explores: float = 0.5
+    "A hoped gain counts this much against the price of trying a device. Chosen: below 1 is careful."
+
+    def __post_init__(self) -> None:
+        for name in ("window", "searched"):
+            if getattr(self, name) < 1:
+                raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not (0 < self.better <= 1 and self.bytes_per_second > 0 and self.explores >= 0):
+            raise InvalidSetting(f"better must lie between 0 and 1, and rates be above 0: {self}")
+        if min(self.launch_seconds, self.move_seconds) < 0:
+            raise InvalidSetting(f"Times must not be below 0: {self}")
+
+
+PLACING = PlacementSettings()
+
+
+@dataclass(frozen=True)
+class Where:
+    """A device as the planner sees it."""
+
+    device: str
+    location: int
+    "`HOST`, or the number of the device's own memory."
+    to_device: float
+    "Seconds per byte; 0 where nothing is copied."
+    from_device: float
+
+
+@dataclass(eq=False)
+class LaunchGroup:
+    """Launches of one kernel over one range."""
+
+    name: str
+    belief: Belief
+    allowed: tuple[int, ...]
+    "Places of the devices that can run it."
+    place: int | None = None
+    "Where it runs now."
+    reason: str = ""
+    count: int = 0
+    tried: set[int] = field(default_factory=set)
+    "Places where it was launched."
+    measured: dict[int, int] = field(default_factory=dict)
+    "Place → launches whose times were taken account of."
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramStep:
+    """A launch, or a read of the host's (no group)."""
+
+    group: LaunchGroup | None
+    reads: tuple[tuple[int, int], ...]
+    "(Array, bytes) that must be valid where it happens."
+    writes: tuple[int, ...]
+    "Arrays that are valid only there afterwards."
+
+    def same(self, other: ProgramStep) -> bool:
+        """Whether two steps do the same to the same arrays."""
+        return self.group is other.group and self.reads == other.reads and self.writes == other.writes
+
+
+Valid = dict[int, int]
+"Array → bits of the locations where it is valid; the host where nothing is said."
+
+
+class Planner:
+    """Assigns groups to devices, and thinks again whenever the launches of a group have doubled."""
+
+    def __init__(self, places: Sequence[Where], settings: PlacementSettings = PLACING) -> None:
+        self.places, self.settings = list(places), settings
+        self.steps: deque[ProgramStep] = deque(maxlen=settings.window)
+        self.plans = 0
+        "How often assignments were searched."
+
+    def note(self, step: ProgramStep) -> None:
+        """Remember a step that was done."""
+        self.steps.append(step)
+
+    def plan(self, coming: Sequence[ProgramStep], valid: Mapping[int, int], *, explore: bool = True) -> None:
+        """Assign the groups of the steps to come, and of the round that repeats itself.
+
+        Args:
+            coming: what waits to be placed; may be empty.
+            valid: array → bits of the locations where it is valid now.
+        """
+        self.plans += 1
+        past = list(self.steps)
+        period = period_of([*past, *coming])
+        sequence = [*past, *coming][-period:] if period else list(coming) or past
+        groups = list(dict.fromkeys(step.group for step in sequence if step.group is not None))
+        if not groups:
+            return
+        rounds = max(1, min(group.count for group in groups))
+        now = self._search(groups, sequence, valid, rounds, bool(period))
+        for group in groups:
+            if group.place != now[group]:
+                self._move(group, now[group], "expected to end soonest")
+        if explore and period:
+            self._explore(groups, sequence, valid, rounds)
+
+    def _move(self, group: LaunchGroup, place: int, why: str) -> None:
+        group.place = place
+        seconds = group.belief.seconds(self.places[place].device)
+        known = "measured" if group.measured.get(place) else "predicted"
+        group.reason = f"{why}: {known} {1e3 * seconds:.3g} ms"
+
+    def _search(
+        self,
+        groups: list[LaunchGroup],
+        sequence: list[ProgramStep],
+        valid: Mapping[int, int],
+        rounds: int,
+        repeats: bool,
+    ) -> dict[LaunchGroup, int]:
+        def cost(assigned: Mapping[LaunchGroup, int]) -> float:
+            return self.cost(sequence, assigned, valid, rounds if repeats else 0)
+
+        common = [place for place in range(len(self.places)) if all(place in g.allowed for g in groups)]
+        starts = [dict.fromkeys(groups, place) for place in common]
+        if not starts or math.prod(len(group.allowed) for group in groups) <= self.settings.searched:
+            if math.prod(len(group.allowed) for group in groups) <= self.settings.searched:
+                starts = [
+                    dict(zip(groups, each, strict=True)) for each in product(*(g.allowed for g in groups))
+                ]
+            else:
+                starts = [{group: group.allowed[0] for group in groups}]
+            best = min(starts, key=cost)
+        else:
+            best = min(starts, key=cost)
+            seconds, improved = cost(best), True
+            while improved:
+                improved = False
+                for group in groups:
+                    for place in group.allowed:
+                        other = {**best, group: place}
+                        if place != best[group] and (taken := cost(other)) < seconds * (1 - 1e-9):
+                            best, seconds, improved = other, taken, True
+        present = {group: group.place for group in groups}
+        if all(place is not None for place in present.values()):
+            kept = {group: place for group, place in present.items() if place is not None}
+            if cost(best) >= self.settings.better * cost(kept):
+                return kept
+        return best
+
+    def _explore(
+        self, groups: list[LaunchGroup], sequence: list[ProgramStep], valid: Mapping[int, int], rounds: int
+    ) -> None:
+        """Try one group on a device where it never ran, if that is expected to pay for itself within as many
+        rounds as there were."""
+        present = {group: group.place for group in groups if group.place is not None}
+        now = self.round(sequence, present)
+        best: tuple[float, LaunchGroup, int] | None = None
+        for group in groups:
+            for place in group.allowed:
+                if place in group.tried or place == group.place:
+                    continue
+                device, other = self.places[place].device, {**present, group: place}
+                gain = price = 0.0
+                for deviations, weight in _NODES:
+                    (seconds,) = group.belief.quantiles(device, [deviations])
+                    taken = self.round(sequence, other, {(id(group), place): seconds})
+                    gain += weight * max(0.0, now - taken)
+                    price += weight * max(0.0, taken - now)
+                moves = self.cost(sequence, other, valid, 0) - self.cost(sequence, present, valid, 0)
+                worth = self.settings.explores * gain * rounds - max(price, moves)
+                if worth > 0 and (best is None or worth > best[0]):
+                    best = worth, group, place
+        if best is not None:
+            _, group, place = best
+            self._move(
+                group, place, f"it may be faster than {self.places[group.place or 0].device}, tried once"
+            )
+
+    # Simulation
+
+    def round(
+        self,
+        sequence: Sequence[ProgramStep],
+        assigned: Mapping[LaunchGroup, int],
+        times: Mapping[tuple[int, int], float] | None = None,
+    ) -> float:
+        """Seconds of one more round, once all arrays are where a round leaves them."""
+        valid: Valid = {}
+        self._pass(sequence, assigned, valid, times)
+        return self._pass(sequence, assigned, valid, times)
+
+    def cost(
+        self,
+        sequence: Sequence[ProgramStep],
+        assigned: Mapping[LaunchGroup, int],
+        valid: Mapping[int, int],
+        rounds: int,
+    ) -> float:
+        """Seconds of a pass over the sequence from where arrays are now, and of so many rounds after it."""
+        there = dict(valid)
+        first = self._pass(sequence, assigned, there)
+        return first + rounds * self._pass(sequence, assigned, there) if rounds else first
+
+    def _pass(
+        self,
+        sequence: Sequence[ProgramStep],
+        assigned: Mapping[LaunchGroup, int],
+        valid: Valid,
+        times: Mapping[tuple[int, int], float] | None = None,
+    ) -> float:
+        free = [0.0] * len(self.places)
+        ready: dict[int, float] = {}
+        writer: dict[int, int] = {}
+        latest = 0.0
+        for step in sequence:
+            place = -1 if step.group is None else assigned[step.group]
+            location = HOST if place < 0 else self.places[place].location
+            began = max(free) if place < 0 else free[place]
+            for array, nbytes in step.reads:
+                bits = valid.get(array, 1 << HOST)
+                wrote = writer.get(array, place)
+                # One device waits for another, also where nothing has to be copied.
+                began = max(began, ready.get(array, 0.0) + (wrote != place) * self.settings.move_seconds)
+                if not bits >> location & 1:
+                    began += self._moving(bits, location, nbytes)
+                    valid[array] = bits | 1 << location | 1 << HOST
+            if step.group is None:
+                free = [max(each, began) for each in free]
+                latest = max(latest, began)
+                continue
+            device = self.places[place].device
+            taken = times.get((id(step.group), place)) if times else None
+            ended = began + (step.group.belief.seconds(device) if taken is None else taken)
+            ended += self.settings.launch_seconds
+            free[place] = ended
+            latest = max(latest, ended)
+            for array in step.writes:
+                valid[array], ready[array], writer[array] = 1 << location, ended, place
+        return latest
+
+    def _moving(self, bits: int, location: int, nbytes: int) -> float:
+        seconds = 0.0
+        if not bits & 1 << HOST:
+            source = next((p for p in self.places if p.location != HOST and bits >> p.location & 1), None)
+            if source is not None:
+                seconds += self.settings.move_seconds + nbytes * source.from_device
+        if location != HOST:
+            target = next(p for p in self.places if p.location == location)
+            seconds += self.settings.move_seconds + nbytes * target.to_device
+        return seconds
+
+
+def period_of(steps: Sequence[ProgramStep]) -> int:
+    """After how many steps a sequence repeats itself at its end; 0 where it does not."""
+    count = len(steps)
+    for period in range(1, count // 2 + 1):
+        if all(steps[count - 1 - n].same(steps[count - 1 - n - period]) for n in range(period)):
+            return period
+    return 0

@@ -1,0 +1,901 @@
+"""A program of many kernels over arrays that stay where they are.
+
+    with session() as s:
+        old, new = s.array(grid), s.zeros(grid.shape, grid.dtype)
+        step = s.kernel(source, "jacobi")
+        for _ in range(100):
+            step(old, new, width, global_size=(width, height))
+            old, new = new, old
+        result = old.numpy()
+
+Everything happens as if each line ended before the next one began. In truth launches are queued: a launch
+moves what
+its device lacks and no more, launches on different devices run at once, and results come home when Python
+reads them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from apportion.coexecution.beliefs import Belief
+from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
+from apportion.coexecution.placement import (
+    PLACING,
+    LaunchGroup,
+    PlacementSettings,
+    Planner,
+    ProgramStep,
+    Where,
+)
+from apportion.coexecution.session_array import SessionArray
+from apportion.coexecution.sharing import Size, as_source, sizes_of
+from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
+from apportion.program.compile import CompileOptions, driver_options, ir_of
+from apportion.program.kernel.access import KernelAccess, accesses_of
+from apportion.program.kernel.bounds import Interval, NDRange
+from apportion.program.kernel.signature import Signature, signatures_of
+from apportion.program.kernel.work import contents_of
+from apportion.program.source import Source
+from apportion.runtime.backend import Backend, info_of, open_backend
+from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
+from apportion.runtime.binding import checked_array, local_bytes, scalar_bytes
+from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Place, Plan, ValuePlace
+from apportion.runtime.residency import HOST
+from apportion.runtime.stream import Stream, StreamLaunch
+
+_COMPILE = CompileOptions()
+_KEPT_LAUNCHES = 512
+"Bound launches of one kernel that are kept."
+_BY_RING = 8
+"Bytes of a value that can be changed without preparing a launch anew."
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How a session works."""
+
+    lookahead: int = 16
+    """Launches that wait to be placed together while a kernel is new, so that what comes next is known.
+    Chosen: they are queued within a millisecond."""
+    memory_share: float = 0.9
+    "The part of a device's memory that arrays may take. Chosen: drivers need some for themselves."
+    memory_bytes: Mapping[str, int] | None = None
+    "Device → bytes that arrays may take, where it is not to be that part."
+    explore: bool = True
+    "Whether devices whose times are unknown are tried where that is expected to pay for itself."
+
+    def __post_init__(self) -> None:
+        if self.lookahead < 1:
+            raise InvalidSetting(f"lookahead must be at least 1, not {self.lookahead}")
+        if not 0 < self.memory_share <= 1:
+            raise InvalidSetting(f"memory_share must be above 0 and at most 1, not {self.memory_share}")
+
+
+USUAL = SessionSettings()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where launches of one kernel over one range run, and why."""
+
+    kernel: str
+    work_items: int
+    device: str
+    reason: str
+    launches: int
+    milliseconds: Mapping[str, float]
+    "Device → what a launch is believed to take."
+    measured: tuple[str, ...]
+    "Devices on which it was measured."
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a device did; milliseconds since the session began."""
+
+    what: str
+    "A kernel's name, or `array → device`, or `array ← device`."
+    device: str
+    began: float
+    ended: float
+    nbytes: int = 0
+
+
+Touch = tuple[SessionArray, Interval | None, Interval | None]
+"An array, the bytes that must be valid before a launch, and those that it writes."
+
+
+class Session:
+    """Arrays and kernels of a program. It holds devices: close it, or use it in a `with`.
+
+    Args:
+        devices: ids of the devices that are used; None: all.
+        predictor: predicts what a kernel takes before it ran.
+        backend: what runs launches: one that is open, or the name of one.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[str] | None = None,
+        *,
+        predictor: Predictor = from_speeds,
+        backend: Backend | str = "opencl",
+        drivers: DriverOptions = DEFAULT_DRIVERS,
+        limits: Limits | None = None,
+        settings: SessionSettings = USUAL,
+        placement: PlacementSettings = PLACING,
+    ) -> None:
+        self._owned = isinstance(backend, str)
+        self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
+        known = self.backend.devices()
+        names = [info.id for info in known] if devices is None else list(devices)
+        self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
+        self.predictor, self.settings = predictor, settings
+        self._planner = Planner(
+            [_where(info, number, placement) for number, info in enumerate(self.devices)], placement
+        )
+        self._places = {info.id: number for number, info in enumerate(self.devices)}
+        self._locations = [place.location for place in self._planner.places]
+        self._room = [self._bytes_allowed(info) for info in self.devices]
+        self._taken = [0] * len(self.devices)
+        self._arrays: dict[int, SessionArray] = {}
+        self._names = itertools.count(1)
+        self._clock = 0
+        self._think_at = 0
+        self._stream: Stream | None = None
+        self.generation = 0
+        "How often the devices were opened; what was prepared before counts no more."
+        self._prepared: dict[int, str] = {}
+        self._pending: list[tuple[BoundLaunch, tuple[Any, ...]]] = []
+        self._writing: dict[SessionArray, Interval] = {}
+        self._groups: dict[Any, LaunchGroup] = {}
+
+    # Arrays
+
+    def array(self, values: Any, *, name: str | None = None) -> SessionArray:
+        """An array that holds a copy of `values`, whatever its strides were.
+
+        Raises:
+            InvalidSetting: it is no array of numbers or structures.
+        """
+        given = np.asarray(values)
+        if given.dtype.hasobject:
+            raise InvalidSetting(
+                f"An array of {given.dtype} cannot go to a device: give numbers or structures"
+            )
+        made = self.zeros(given.shape, given.dtype, name=name)
+        made.home[...] = given
+        made.zero = False
+        return made
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any, *, name: str | None = None) -> SessionArray:
+        """An array of zeros."""
+        kind = np.dtype(dtype)
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        region = self.backend.allocate(int(np.prod(sizes)) * kind.itemsize)
+        array = SessionArray(self, region, sizes, kind, name or f"array {next(self._names)}")
+        self._arrays[region.number] = array
+        return array
+
+    def locations_of(self, array: SessionArray) -> list[str]:
+        """Where an array is valid, in words: `host`, or ids of devices; `part of` it where not all is."""
+        names = {place.location: place.device for place in self._planner.places if place.location != HOST}
+        found = []
+        for location in array.residency.locations():
+            name = "host" if location == HOST else names[location]
+            whole = array.residency.whole >> location & 1
+            found.append(name if whole else f"part of it on {name}")
+        return found
+
+    def forget(self, array: SessionArray) -> None:
+        """Let go of an array: its memory goes when nothing refers to it any more."""
+        self.wait()
+        self._release(array)
+        self._arrays.pop(array.region.number, None)
+
+    # Kernels
+
+    def kernel(
+        self, source: str | Path | Source, name: str | None = None, *, compile: CompileOptions = _COMPILE
+    ) -> SessionKernel:
+        """A kernel of OpenCL C, to be called with arrays of this session.
+
+        Raises:
+            UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
+            UnknownName: there is no such kernel.
+        """
+        return SessionKernel(self, as_source(source), name, compile)
+
+    # Waiting and looking
+
+    def wait(self) -> None:
+        """Wait until everything launched so far has ended.
+
+        Raises:
+            JobError: a launch came to a bad end. The message says which arrays are lost, if any are.
+        """
+        self._flush()
+        for array in [array for array in self._arrays.values() if array.lent]:
+            self._copy_home(array)
+        self._drain()
+
+    def explain(self) -> list[Decision]:
+        """Where each kernel runs, and why; after everything launched so far has ended."""
+        self.wait()
+        self._learn(self._groups.values())
+        return [
+            Decision(
+                group.name.rpartition(" ")[0], int(group.name.rpartition(" ")[2]),
+                self.devices[group.place].id if group.place is not None else "", group.reason, group.count,
+                {name: 1e3 * group.belief.seconds(name) for name in group.belief.names},
+                tuple(self.devices[place].id for place in sorted(group.measured)),
+            )
+            for group in self._groups.values()
+        ]  # fmt: skip
+
+    def timeline(self) -> list[Event]:
+        """What devices did, launches and copies, oldest first. The first call begins to keep it."""
+        self.wait()
+        events = []
+        for span in self._opened().timeline():
+            what = self._prepared.get(span.number, "?")
+            if span.what != "launch":
+                array = self._arrays.get(span.number)
+                arrow = "→" if span.what == "to device" else "←"
+                what = f"{array.name if array is not None else 'an array'} {arrow} {span.device}"
+            events.append(Event(what, span.device, 1e3 * span.began, 1e3 * span.ended, span.nbytes))
+        return events
+
+    def close(self) -> None:
+        """Wait for what was launched, and let go of the devices; twice does nothing. Arrays stay readable
+        as far as they are at home."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.close()
+        if self._owned:
+            self.backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        try:
+            if kind is None and (self._stream is not None or self._pending):
+                self.wait()
+                for array in self._arrays.values():
+                    self._copy_home(array)
+                self._drain()
+        finally:
+            self.close()
+
+    # What arrays ask for
+
+    def bring_home(self, array: SessionArray) -> None:
+        """Make the host's memory hold what an array holds.
+
+        Raises:
+            DataLost: a device died with the only copy.
+        """
+        self._flush()
+        self._planner.note(ProgramStep(None, ((id(array), array.nbytes),), ()))
+        self._copy_home(array)
+        self._drain()
+        if lost := array.residency.nowhere():
+            raise DataLost(_lost_in_words(array, lost))
+
+    def about_to_write(self, array: SessionArray, *, whole: bool) -> None:
+        """Let Python write an array's memory: no launch uses it any more, and other copies count no more."""
+        if whole:
+            self._flush()
+            self._drain()
+        else:
+            self.bring_home(array)
+        array.residency.wrote(HOST, 0, array.nbytes)
+        array.zero = False
+
+    def lend(self, array: SessionArray) -> None:
+        """Let another library write an array's memory at any time."""
+        self.about_to_write(array, whole=False)
+        array.lent = True
+
+    # Launching
+
+    def launch(self, bound: BoundLaunch, values: tuple[Any, ...]) -> None:
+        """Queue a launch, or keep it until enough is known to place it."""
+        group = bound.group
+        group.count += 1
+        if group.place is not None and not self._pending:
+            if self._clock >= self._think_at and bound.pinned is None:
+                self._think([bound.step])
+            self._execute(bound, values)
+            return
+        self._pending.append((bound, values))
+        if len(self._pending) >= self.settings.lookahead:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        self._think([bound.step for bound, _ in pending])
+        for bound, values in pending:
+            self._execute(bound, values)
+
+    def _think(self, coming: list[ProgramStep]) -> None:
+        steps = [*self._planner.steps, *coming]
+        self._learn({step.group for step in steps if step.group is not None})
+        # As long again as everything so far: thinking takes ever less of the time.
+        self._think_at = max(2 * self._clock, self._clock + self.settings.lookahead)
+        pinned = {
+            step.group: step.group.place for step in steps if step.group and len(step.group.allowed) == 1
+        }
+        valid = {id(array): array.residency.whole for array in self._arrays.values()}
+        self._planner.plan(coming, valid, explore=self.settings.explore)
+        for group in pinned:
+            if group is not None and group.place is None:
+                group.place = group.allowed[0]
+
+    def _learn(self, groups: Iterable[LaunchGroup]) -> None:
+        """Take account of what launches took by their devices' clocks."""
+        if self._stream is None:
+            return
+        for bound in list(self._bound_launches()):
+            if bound.group not in groups:
+                continue
+            for place, number in bound.numbers.items():
+                time = self._stream.time(number)
+                if time is not None and time.count > bound.told.get(place, 0):
+                    before = bound.group.measured.get(place, 0)
+                    if before < time.count:
+                        bound.group.belief.observe(self.devices[place].id, time.seconds, time.count - before)
+                        bound.group.measured[place] = time.count
+                    bound.told[place] = time.count
+
+    def _bound_launches(self) -> Iterable[BoundLaunch]:
+        return self._all_bound.values()
+
+    @property
+    def _all_bound(self) -> dict[int, BoundLaunch]:
+        if not hasattr(self, "_bound_by_number"):
+            self._bound_by_number: dict[int, BoundLaunch] = {}
+        return self._bound_by_number
+
+    def _execute(self, bound: BoundLaunch, values: tuple[Any, ...]) -> None:
+        group = bound.group
+        place = bound.pinned if bound.pinned is not None else group.place
+        assert place is not None
+        self._clock = clock = self._clock + 1
+        location = self._locations[place]
+        bit = 1 << location
+        touched = bound.touched(values)
+        try:
+            number = bound.numbers.get(place)
+            if number is None or bound.generation != self.generation:
+                number = self._prepare(bound, place)
+            for array, needed, _ in touched:
+                array.used = clock
+                if array.lent:
+                    array.residency.wrote(HOST, 0, array.nbytes)
+                if location != HOST and not array.held >> place & 1:
+                    self._hold(place, [each for each, _, _ in touched])
+                if needed is not None and not array.residency.whole & bit:
+                    self._bring(array, place, location, needed)
+            stream = self._opened()
+            sent = bound.sent[place]
+            if sent != values:
+                self._send_values(stream, bound, number, sent, values)
+                bound.sent[place] = values
+            stream.launch(number)
+        except JobError as error:
+            raise self._died(error) from error
+        for array, _, wrote in touched:
+            if wrote is not None:
+                residency = array.residency
+                if residency.whole != bit or residency.parts or wrote[1] - wrote[0] != array.nbytes:
+                    residency.wrote(location, *wrote)
+                array.zero = False
+                if location == HOST:
+                    self._writing[array] = wrote
+        if group.count < 4 * self._planner.settings.window:
+            group.tried.add(place)
+            self._planner.note(bound.step)
+
+    def _send_values(
+        self, stream: Stream, bound: BoundLaunch, number: int, sent: tuple[Any, ...], values: tuple[Any, ...]
+    ) -> None:
+        for position, (old, new) in enumerate(zip(sent, values, strict=True)):
+            if old != new:
+                stream.value(number, bound.value_places[position], new)
+
+    def _prepare(self, bound: BoundLaunch, place: int) -> int:
+        if bound.generation != self.generation:
+            bound.numbers.clear()
+            bound.told.clear()
+            bound.generation = self.generation
+        number = bound.numbers.get(place)
+        if number is None:
+            number = self._opened().prepare(bound.launch_for(self.devices[place].id, place))
+            bound.numbers[place] = number
+            bound.sent[place] = bound.first_values
+            self._prepared[number] = bound.group.name.rpartition(" ")[0]
+            self._all_bound[number] = bound
+        return number
+
+    def _opened(self) -> Stream:
+        if self._stream is None:
+            self._stream = self.backend.stream()
+            self.generation += 1
+            self._prepared.clear()
+            self._all_bound.clear()
+            for array in self._arrays.values():
+                array.held = 0
+            self._taken = [0] * len(self.devices)
+        return self._stream
+
+    # Moving
+
+    def _bring(self, array: SessionArray, place: int, location: int, needed: Interval) -> None:
+        """Copy to a device what it lacks; by way of the host, where another device has it."""
+        residency = array.residency
+        if array.zero and location != HOST:
+            self._opened().zero(array.region.number, self.devices[place].id)
+            residency.copied(location, 0, array.nbytes)
+            return
+        for source, interval in residency.sources(location, *needed):
+            if source != HOST:
+                self._copy(array, source, interval, to_device=False)
+        if location != HOST:
+            for _, interval in residency.sources(location, *needed):
+                self._copy(array, location, interval, to_device=True)
+        if lost := residency.lacks(location, *needed):
+            raise DataLost(_lost_in_words(array, lost))
+
+    def _copy(self, array: SessionArray, location: int, part: Interval, *, to_device: bool) -> None:
+        device = next(place.device for place in self._planner.places if place.location == location)
+        self._opened().copy(array.region.number, device, *part, to_device=to_device)
+        array.residency.copied(location if to_device else HOST, *part)
+
+    def _copy_home(self, array: SessionArray) -> None:
+        try:
+            for source, interval in array.residency.sources(HOST, 0, array.nbytes):
+                self._copy(array, source, interval, to_device=False)
+        except JobError as error:
+            raise self._died(error) from error
+
+    def _drain(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.wait()
+        except JobError as error:
+            raise self._died(error) from error
+        self._writing.clear()
+
+    def _hold(self, place: int, arrays: list[SessionArray]) -> None:
+        """Make room on a device for the arrays of a launch; others are brought home and let go of."""
+        wanted = {array.region.number: array for array in arrays if not array.held >> place & 1}
+        needed = sum(array.nbytes for array in wanted.values())
+        held = [array for array in self._arrays.values() if array.held >> place & 1 and array not in arrays]
+        for array in sorted(held, key=lambda each: each.used):
+            if self._taken[place] + needed <= self._room[place]:
+                break
+            self._evict(array, place)
+        if self._taken[place] + needed > self._room[place]:
+            raise InvalidSetting(
+                f"{self.devices[place].id} has room for {self._room[place]} bytes, and one launch needs "
+                f"{sum(array.nbytes for array in set(arrays))}. Use smaller arrays, or another device"
+            )
+        for array in wanted.values():
+            array.held |= 1 << place
+            self._taken[place] += array.nbytes
+
+    def _evict(self, array: SessionArray, place: int) -> None:
+        location = self._locations[place]
+        for start, end in array.residency.valid(location):
+            for interval in array.residency.lacks(HOST, start, end):
+                self._copy(array, location, interval, to_device=False)
+        array.residency.drop(location)
+        self._opened().free(array.region.number, self.devices[place].id)
+        array.held &= ~(1 << place)
+        self._taken[place] -= array.nbytes
+
+    def _release(self, array: SessionArray) -> None:
+        for place in range(len(self.devices)):
+            if array.held >> place & 1:
+                self._evict(array, place)
+
+    # When a device dies
+
+    def _died(self, error: JobError) -> JobError:
+        """What is lost with the devices; they are opened anew when they are needed next."""
+        if isinstance(error, DataLost):  # of an earlier death
+            return error
+        lost: list[str] = []
+        for array in self._arrays.values():
+            for location in set(self._locations) - {HOST}:
+                array.residency.drop(location)
+            array.held = 0
+        for array, (start, end) in self._writing.items():
+            # What was being written at home may be written in part.
+            array.residency.lose(HOST, start, end)
+        for array in self._arrays.values():
+            if array.nbytes and (gone := array.residency.nowhere()):
+                lost.append(_lost_in_words(array, gone))
+        self._writing.clear()
+        self._pending.clear()
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.abandon()
+        if not lost:
+            return error
+        return DataLost(f"{error}. {'; '.join(lost)}. What the others hold is still there")
+
+    # Predictions
+
+    def group_of(self, kernel: SessionKernel, bound: BoundLaunch) -> LaunchGroup:
+        """The launches that a launch belongs to, as far as its time goes."""
+        key = kernel.digest, bound.span, bound.sizes
+        if key not in self._groups:
+            forecast = self._forecast(kernel, bound)
+            nbytes = sum(array.nbytes for array in bound.distinct)
+            allowed = tuple(
+                place
+                for place, info in enumerate(self.devices)
+                if self._locations[place] == HOST or nbytes <= self._room[place]
+                if int(np.prod(bound.span.local_size)) <= info.max_work_group_size
+            )
+            if not allowed:
+                names = ", ".join(info.id for info in self.devices)
+                raise InvalidSetting(
+                    f"A launch of {kernel.signature.name!r} takes {nbytes} bytes in work-groups of "
+                    f"{bound.span.local_size}: more than {names} can hold or run"
+                )
+            seconds = self._without_copies(forecast, bound)
+            self._groups[key] = LaunchGroup(
+                f"{kernel.signature.name} {bound.span.work_items}", Belief(seconds, forecast.spread), allowed
+            )
+        return self._groups[key]
+
+    def _forecast(self, kernel: SessionKernel, bound: BoundLaunch) -> Forecast:
+        contents = {
+            number: contents_of(array.home)
+            for number, array in bound.arrays.items()
+            if array.dtype.kind in "iu" and array.residency.whole & 1 << HOST
+        }
+        enquiry = Enquiry(
+            kernel.source, kernel.signature.name, kernel.compile, kernel.access, bound.plan, contents
+        )
+        return self.predictor(enquiry, self.devices)
+
+    def _without_copies(self, forecast: Forecast, bound: BoundLaunch) -> dict[str, float]:
+        """What kernels take alone: forecasts count copies, which a session makes only where they are
+        needed."""
+        nbytes = sum(array.nbytes for array in bound.distinct)
+        found = {}
+        calibrated = all(info.calibration is not None for info in self.devices)
+        for place, where in enumerate(self._planner.places):
+            whole = forecast.models[where.device].seconds(1.0)
+            if not calibrated:  # such a forecast has no unit: say what memory takes at least
+                found[where.device] = whole * nbytes / 1e10
+                continue
+            copies = 0.0 if self._locations[place] == HOST else bound.bytes_there * where.to_device
+            copies += 0.0 if self._locations[place] == HOST else bound.bytes_back * where.from_device
+            found[where.device] = max(whole - copies, 0.05 * whole, 2e-6)
+        return found
+
+    def _bytes_allowed(self, info: DeviceInfo) -> int:
+        given = self.settings.memory_bytes or {}
+        return given.get(info.id, int(info.memory_bytes * self.settings.memory_share))
+
+
+class SessionKernel:
+    """A kernel of a session. Call it with arrays of the session: the launch is queued."""
+
+    def __init__(self, session: Session, source: Source, name: str | None, compile: CompileOptions) -> None:
+        self.session, self.source, self.compile = session, source, compile
+        text = str(source.text)
+        signatures, accesses = _analysed(source, compile)
+        names = list(signatures)
+        if name is None and len(names) != 1:
+            raise UnknownName("kernel", "", names)
+        if (name or names[0]) not in signatures:
+            raise UnknownName("kernel", str(name), names)
+        self.signature: Signature = signatures[name or names[0]]
+        self.access: KernelAccess = accesses[self.signature.name]
+        self.build = Build(text, self.signature.name, driver_options(source, compile))
+        self.digest = source.digest, self.signature.name, self.build.options
+        self._bound: dict[Any, BoundLaunch] = {}
+
+    def __call__(
+        self,
+        *arguments: SessionArray | Value | LocalMemory,
+        global_size: Size,
+        local_size: Size | None = None,
+        offset: Size = (),
+        device: str | None = None,
+    ) -> None:
+        """Queue a launch.
+
+        Args:
+            device: where it must run; None: where the program ends soonest.
+        """
+        arrays = tuple(id(value) if isinstance(value, SessionArray) else None for value in arguments)
+        locals_ = tuple(value for value in arguments if isinstance(value, LocalMemory))
+        key = arrays, locals_, global_size, local_size, offset, device
+        bound = self._bound.get(key)
+        if bound is None:
+            bound = self.bind(
+                *arguments, global_size=global_size, local_size=local_size, offset=offset, device=device
+            )
+            if len(self._bound) >= _KEPT_LAUNCHES:
+                del self._bound[next(iter(self._bound))]
+            self._bound[key] = bound
+        bound(*[value for value in arguments if not isinstance(value, SessionArray | LocalMemory)])
+
+    def bind(
+        self,
+        *arguments: SessionArray | Value | LocalMemory,
+        global_size: Size,
+        local_size: Size | None = None,
+        offset: Size = (),
+        device: str | None = None,
+    ) -> BoundLaunch:
+        """A launch that can be queued any number of times, with other values if need be: `bound(2.5, 7)`."""
+        shape = sizes_of(global_size)
+        local = sizes_of(local_size) if local_size is not None else self._local_size(shape)
+        if 0 in shape:
+            return _Nothing(self)
+        return BoundLaunch(self, arguments, NDRange(shape, local, sizes_of(offset)), device)
+
+    def _local_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.signature.required_local_size is not None:
+            return self.signature.required_local_size[: len(shape)]
+        most = min(info.max_work_group_size for info in self.session.devices)
+        wanted = {1: (64,), 2: (16, 4), 3: (8, 4, 2)}[len(shape)]
+        local = tuple(int(np.gcd(size, each)) for size, each in zip(shape, wanted, strict=True))
+        return local if np.prod(local) <= most else (1,) * len(shape)
+
+
+class BoundLaunch:
+    """A kernel with its arrays and its range."""
+
+    def __init__(
+        self,
+        kernel: SessionKernel,
+        arguments: Sequence[SessionArray | Value | LocalMemory],
+        span: NDRange,
+        device: str | None,
+    ) -> None:
+        self.kernel, self.span, self.session = kernel, span, kernel.session
+        self.arrays: dict[int, SessionArray] = {}
+        self.value_places: list[int] = []
+        self._places, values = self._checked(arguments)
+        self.first_values = tuple(values)
+        # Which bytes are touched depends on whole numbers alone.
+        self._sizes = [
+            position
+            for position, place in enumerate(self.value_places)
+            if np.dtype(kernel.signature.arguments[place].scalar_type or np.float32).kind in "iu"
+        ]
+        self.distinct = list({id(array): array for array in self.arrays.values()}.values())
+        self.sizes = tuple((array.nbytes, array.dtype.str) for array in self.arrays.values())
+        self._touched: dict[tuple[Any, ...], tuple[Touch, ...]] = {}
+        self._latest: tuple[Any, ...] | None = None
+        self._latest_touched: tuple[Touch, ...] = ()
+        self.numbers: dict[int, int] = {}
+        self.sent: dict[int, tuple[Any, ...]] = {}
+        self.told: dict[int, int] = {}
+        self.generation = self.session.generation
+        self.plan = self._plan(self.first_values)
+        touched = self.touched(self.first_values)
+        self.bytes_there = sum(need[1] - need[0] for _, need, _ in touched if need)
+        self.bytes_back = sum(wrote[1] - wrote[0] for _, _, wrote in touched if wrote)
+        self.pinned: int | None = None
+        if device is not None:
+            self.pinned = self.session._places[info_of(device, self.session.devices).id]
+        self.group = self.session.group_of(kernel, self)
+        if self.pinned is not None:
+            self.group = LaunchGroup(
+                self.group.name, self.group.belief, (self.pinned,), self.pinned, "asked for"
+            )
+        self.step = ProgramStep(
+            self.group,
+            tuple((id(array), array.nbytes) for array, need, _ in touched if need),
+            tuple(id(array) for array, _, wrote in touched if wrote),
+        )
+
+    def __call__(self, *values: Value) -> None:
+        """Queue the launch, with these values in the order of the kernel's parameters, or with the first
+        ones."""
+        if not values:
+            self.session.launch(self, self.first_values)
+            return
+        arguments = self.kernel.signature.arguments
+        if len(values) != len(self.value_places):
+            names = ", ".join(arguments[place].name for place in self.value_places)
+            raise InvalidSetting(
+                f"The launch takes {len(self.value_places)} values ({names}), not {len(values)}"
+            )
+        data = tuple(
+            scalar_bytes(arguments[place], value)
+            for place, value in zip(self.value_places, values, strict=True)
+        )
+        if data != self.first_values and max(map(len, data), default=0) > _BY_RING:
+            changed = [a != b and len(b) > _BY_RING for a, b in zip(self.first_values, data, strict=True)]
+            if any(changed):
+                raise InvalidSetting("A value of more than 8 bytes cannot change: bind the launch anew")
+        self.session.launch(self, data)
+
+    def touched(self, values: tuple[Any, ...]) -> tuple[Touch, ...]:
+        """The arrays with the bytes that must be valid before a launch with these values, and those
+        written."""
+        if values is self._latest or values == self._latest:
+            return self._latest_touched
+        key = tuple(values[position] for position in self._sizes)
+        if key not in self._touched:
+            if len(self._touched) >= _KEPT_LAUNCHES:
+                self._touched.clear()
+            self._touched[key] = self._touch(values)
+        self._latest, self._latest_touched = values, self._touched[key]
+        return self._latest_touched
+
+    def launch_for(self, device: str, place: int) -> StreamLaunch:
+        """What a stream prepares."""
+        return StreamLaunch(
+            self.kernel.build, device, self.span, 0, 0, self.span.groups[0], self.plan.arguments
+        )
+
+    def _touch(self, values: tuple[Any, ...]) -> tuple[Touch, ...]:
+        plan = self._plan(values)
+        found: dict[int, Touch] = {}
+        groups = self.span.groups[plan.dimension]
+        for number, array in self.arrays.items():
+            place = plan.arguments[number]
+            assert isinstance(place, ArrayPlace)
+            everything = (0, array.nbytes)
+            reads = everything if place.read_reach is None else plan.touched(place, 0, groups, write=False)
+            need: Interval | None = everything if reads is None else reads
+            wrote: Interval | None = None
+            if place.written:
+                known = plan.touched(place, 0, groups, write=True) if place.write_reach is not None else None
+                wrote = everything if known is None else known
+                # What is not written of it must stay as it was.
+                need = _hull(need, wrote)
+            elif need is not None and need[0] >= need[1]:
+                need = None
+            if id(array) in found:  # one array as several arguments
+                _, before_need, before_wrote = found[id(array)]
+                need, wrote = _hull(before_need, need), _hull(before_wrote, wrote)
+            found[id(array)] = array, need, wrote
+        return tuple(found.values())
+
+    def _plan(self, values: tuple[Any, ...]) -> Plan:
+        signature, scalars = self.kernel.signature, {}
+        places = list(self._places)
+        for position, data in zip(self.value_places, values, strict=True):
+            argument = signature.arguments[position]
+            places[position] = ValuePlace(argument.name, data)
+            kind = argument.scalar_type
+            if kind is not None and argument.components == 1 and np.dtype(kind).kind in "iu":
+                scalars[argument.index] = int(np.frombuffer(data, kind)[0])
+        dimension = max(range(self.span.dimensions), key=lambda d: (self.span.groups[d] > 1, d))
+        return Plan(
+            self.kernel.build, self.span, dimension, tuple(places), program=self.kernel.access.program,
+            scalars=scalars,
+        )  # fmt: skip
+
+    def _checked(
+        self, arguments: Sequence[SessionArray | Value | LocalMemory]
+    ) -> tuple[list[Place], list[bytes]]:
+        signature = self.kernel.signature
+        if len(arguments) != len(signature.arguments):
+            names = ", ".join(f"{argument.name}: {argument.type}" for argument in signature.arguments)
+            raise InvalidSetting(
+                f"The kernel {signature.name!r} takes {len(signature.arguments)} arguments ({names}), not "
+                f"{len(arguments)}"
+            )
+        places: list[Place] = []
+        values: list[bytes] = []
+        for argument, value in zip(signature.arguments, arguments, strict=True):
+            if argument.is_image or argument.is_sampler:
+                raise InvalidSetting(
+                    f"The argument {argument.name!r} is {argument.type}: sessions keep arrays alone. Share "
+                    "the kernel with apportion.share instead"
+                )
+            if not argument.is_supported:
+                raise InvalidSetting(
+                    f"The argument {argument.name!r} is a {argument.type}, which no host passes"
+                )
+            if argument.space == "local":
+                places.append(LocalPlace(argument.name, local_bytes(argument, value)))
+            elif argument.is_pointer:
+                if not isinstance(value, SessionArray):
+                    raise InvalidSetting(
+                        f"The argument {argument.name!r} is an array: give one of this session, such as "
+                        f"session.array(values), not {type(value).__name__}"
+                    )
+                if value.session is not self.session:
+                    raise InvalidSetting(f"The argument {argument.name!r} is an array of another session")
+                checked_array(argument, value.home)
+                use = self.kernel.access.arguments[argument.index]
+                self.arrays[argument.index] = value
+                places.append(
+                    ArrayPlace(
+                        argument.name, value.region.number, value.nbytes, value.dtype.str, use.merge,
+                        use.read_reach, use.write_reach, use.settled,
+                    )
+                )  # fmt: skip
+            else:
+                if isinstance(value, SessionArray | LocalMemory):
+                    raise InvalidSetting(
+                        f"The argument {argument.name!r} is passed by value, not as an array"
+                    )
+                data = scalar_bytes(argument, value)
+                self.value_places.append(argument.index)
+                places.append(ValuePlace(argument.name, data))
+                values.append(data)
+        return places, values
+
+
+class _Nothing(BoundLaunch):
+    """A launch over no work-items: nothing happens."""
+
+    def __init__(self, kernel: SessionKernel) -> None:
+        self.kernel, self.session = kernel, kernel.session
+
+    def __call__(self, *values: Value) -> None:
+        """Do nothing."""
+
+
+@lru_cache(maxsize=64)
+def _analysed(
+    source: Source, compile: CompileOptions
+) -> tuple[dict[str, Signature], dict[str, KernelAccess]]:
+    """The kernels of a source, and what each reads and writes."""
+    text = str(source.text)
+    ir = ir_of(source, compile)
+    return signatures_of(ir, text), accesses_of(ir, text)
+
+
+def _where(info: DeviceInfo, number: int, settings: PlacementSettings) -> Where:
+    if info.shares_memory:
+        return Where(info.id, HOST, 0.0, 0.0)
+    speeds = info.calibration
+    there = speeds.to_device if speeds is not None else settings.bytes_per_second
+    back = speeds.from_device if speeds is not None else settings.bytes_per_second
+    return Where(info.id, number + 1, 1 / there, 1 / back)
+
+
+def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
+    filled = [interval for interval in (a, b) if interval is not None and interval[1] > interval[0]]
+    return (min(i[0] for i in filled), max(i[1] for i in filled)) if filled else None
+
+
+def _lost_in_words(array: SessionArray, lost: list[Interval]) -> str:
+    count = sum(end - start for start, end in lost)
+    what = "all" if count == array.nbytes else f"{count} of {array.nbytes} bytes (from {lost[0][0]} on)"
+    return f"{array.name!r} is lost: {what}"
+
+
+def session(
+    devices: Sequence[str] | None = None,
+    *,
+    predictor: Predictor = from_speeds,
+    backend: Backend | str = "opencl",
+    drivers: DriverOptions = DEFAULT_DRIVERS,
+    limits: Limits | None = None,
+    settings: SessionSettings = USUAL,
+) -> Session:
+    """A session on these devices; see `Session`."""
+    return Session(
+        devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings
+    )

@@ -1,0 +1,227 @@
+"""Both ends of a stream: what a session talks to, and the thread of a worker that does what it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import DeadlineExceeded, InvalidSetting
+from apportion.runtime.opencl.commands import FENCE, FREE, FROM_DEVICE, LAUNCH, STOP, TO_DEVICE, VALUE, ZERO
+from apportion.runtime.opencl.ring import SIZE, TIMED, Ring
+from apportion.runtime.opencl.worker import Worker
+from apportion.runtime.plan import ArrayPlace
+from apportion.runtime.stream import Span, Stream, StreamLaunch, StreamTime
+
+if TYPE_CHECKING:
+    from apportion.runtime.opencl.driver import Driver
+    from apportion.runtime.opencl.engine import Engine
+
+_LOOK_SECONDS = 0.05
+"How often it is looked whether a worker that is waited for still lives."
+
+
+class WorkerStream(Stream):
+    """A stream to a worker process, through a ring in shared memory."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._ids = {info.id: number for number, info in enumerate(worker.devices())}
+        self._region = worker.region(SIZE)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            worker.open_stream(self._region.number, theirs.fileno())
+        self._bell = ours
+        self._ring = Ring(self._region.array(np.uint8, SIZE), ours)
+        self._push = self._ring.push
+        self._fence = 0
+        self._number = -1
+        self._process = worker.serving
+        self._waited = True
+
+    def prepare(self, launch: StreamLaunch) -> int:
+        """Compile in the worker, and keep it there."""
+        self.wait()  # compiling takes long, and memory that was let go of may be forgotten now
+        self._number += 1
+        if self._number >= TIMED:
+            raise InvalidSetting(f"A session prepares {TIMED} different launches at most")
+        regions = [place.region for place in launch.arguments if isinstance(place, ArrayPlace)]
+        self._worker.prepare_stream(self._number, launch, regions)
+        return self._number
+
+    def launch(self, number: int) -> None:
+        """Write it to the ring."""
+        self._waited = False
+        self._push(LAUNCH, number)
+
+    def value(self, number: int, argument: int, data: bytes) -> None:
+        """Write it to the ring."""
+        self._push(
+            VALUE, number << 16 | argument << 8 | len(data), int.from_bytes(data, "little", signed=True)
+        )
+
+    def copy(self, region: int, device: str, start: int, end: int, *, to_device: bool) -> None:
+        """Write it to the ring."""
+        self._waited = False
+        what = TO_DEVICE if to_device else FROM_DEVICE
+        self._push(what, self._ids[device] << 32 | region, start, end)
+
+    def zero(self, region: int, device: str) -> None:
+        """Write it to the ring."""
+        self._waited = False
+        self._push(ZERO, region, self._ids[device])
+
+    def free(self, region: int, device: str) -> None:
+        """Write it to the ring."""
+        self._waited = False
+        self._push(FREE, region, self._ids[device])
+
+    def wait(self) -> None:
+        """Wait for a fence behind everything."""
+        if self._waited:
+            return
+        self._fence += 1
+        self._push(FENCE, self._fence)
+        ring, limits, began, read = self._ring, self._worker.limits, time.monotonic(), -1
+        while not ring.ended(self._fence, _LOOK_SECONDS):
+            if self._worker.serving != self._process:
+                raise self._worker.stream_ended()
+            self._worker.watch_stream()
+            if ring.read != read:  # what it did not come to yet has its own time
+                read, began = ring.read, time.monotonic()
+            if time.monotonic() - began > limits.seconds:
+                self._worker.stop_stream()
+                raise DeadlineExceeded(
+                    f"The worker was stopped {limits.seconds:g} s after it was given a queued launch. "
+                    "Does the kernel end? If so, give it a longer deadline"
+                )
+        self._waited = True
+        if ring.failed:
+            self._worker.stream_failure()
+
+    def time(self, number: int) -> StreamTime | None:
+        """What the worker wrote beside the ring."""
+        count = int(self._ring.counts[number])
+        return StreamTime(count, float(self._ring.seconds[number])) if count else None
+
+    def timeline(self) -> list[Span]:
+        """What the worker kept."""
+        self.wait()
+        return self._worker.stream_timeline()
+
+    def close(self) -> None:
+        """Tell the worker's thread to end."""
+        if self._bell.fileno() >= 0:
+            if self._worker.serving == self._process:
+                with contextlib.suppress(OSError):
+                    self._push(STOP)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close this side of the bell."""
+        self._bell.close()
+
+
+class DirectStream(Stream):
+    """A stream to drivers that are loaded in this process: nothing stands between, and nothing protects."""
+
+    def __init__(self, driver: Driver, attach: Callable[[int], None]) -> None:
+        self._driver, self._attach = driver, attach
+        self._ids = {info.id: number for number, info in enumerate(driver.describe())}
+        self._counts = np.zeros(TIMED, np.int64)
+        self._seconds = np.zeros(TIMED)
+        self._engine: Engine = driver.engine(self._told)
+        self._number = -1
+
+    def _told(self, number: int, count: int, seconds: float) -> None:
+        self._counts[number], self._seconds[number] = count, seconds
+
+    def prepare(self, launch: StreamLaunch) -> int:
+        """Compile here."""
+        for place in launch.arguments:
+            if isinstance(place, ArrayPlace):
+                self._attach(place.region)
+        self._number += 1
+        self._engine.prepare(self._number, launch)
+        return self._number
+
+    def launch(self, number: int) -> None:
+        """Queue it."""
+        self._engine.execute(LAUNCH, number, 0, 0)
+
+    def value(self, number: int, argument: int, data: bytes) -> None:
+        """Set it."""
+        self._engine.execute(
+            VALUE, number << 16 | argument << 8 | len(data), int.from_bytes(data, "little"), 0
+        )
+
+    def copy(self, region: int, device: str, start: int, end: int, *, to_device: bool) -> None:
+        """Queue it."""
+        what = TO_DEVICE if to_device else FROM_DEVICE
+        self._engine.execute(what, self._ids[device] << 32 | region, start, end)
+
+    def zero(self, region: int, device: str) -> None:
+        """Queue it."""
+        self._engine.execute(ZERO, region, self._ids[device], 0)
+
+    def free(self, region: int, device: str) -> None:
+        """Queue it."""
+        self._engine.execute(FREE, region, self._ids[device], 0)
+
+    def wait(self) -> None:
+        """Wait for every device."""
+        self._engine.finish()
+        if (failure := self._engine.told_failure()) is not None:
+            raise failure
+
+    def time(self, number: int) -> StreamTime | None:
+        """What was told."""
+        count = int(self._counts[number])
+        return StreamTime(count, float(self._seconds[number])) if count else None
+
+    def timeline(self) -> list[Span]:
+        """What the engine kept."""
+        return self._engine.timeline()
+
+    def close(self) -> None:
+        """Wait, so that nothing uses memory any more."""
+        self._engine.finish()
+
+
+def serve_ring(memory: NDArray[np.uint8], descriptor: int, make: Callable[..., Engine]) -> Engine:
+    """The worker's side: a thread that does what the ring says, with an engine that `make` makes."""
+    bell = socket.socket(fileno=descriptor)
+    ring = Ring(memory, bell)
+
+    def told(number: int, count: int, seconds: float) -> None:
+        ring.seconds[number] = seconds
+        ring.counts[number] = count
+
+    engine = make(told)
+    threading.Thread(target=_serve, args=(ring, engine), daemon=True, name="stream").start()
+    return engine
+
+
+def _serve(ring: Ring, engine: Engine) -> None:
+    execute, take, idle = engine.execute, ring.take, engine.idle
+    try:
+        while (command := take(idle)) is not None:
+            what, a, b, c = command
+            if what == FENCE:
+                engine.finish()
+                if engine.failure is not None:
+                    ring.tell_failed(True)
+                ring.tell_ended(a)
+            elif what == STOP:
+                return
+            else:
+                execute(what, a, b, c)
+    except BaseException:
+        os._exit(3)  # a bug of ours: the other side must not wait for ever

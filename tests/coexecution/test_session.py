@@ -1,0 +1,322 @@
+"""Sessions: whatever is launched and read in whatever order gives what NumPy gives; nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.coexecution.session import Session, SessionKernel, SessionSettings
+from apportion.coexecution.session_array import SessionArray
+from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
+from apportion.runtime.base import Limits, LocalMemory
+from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.backend import OpenCLBackend
+
+pytest.importorskip("pyopencl")
+pytest.importorskip("ziglang")
+pytestmark = pytest.mark.xdist_group("opencl")
+
+SOURCE = """
+kernel void add(global const int *a, global const int *b, global int *out) {
+    int i = get_global_id(0);
+    out[i] = a[i] + b[i];
+}
+kernel void scale(global int *a, int factor) { a[get_global_id(0)] *= factor; }
+kernel void shifted(global const int *a, global int *out, int by) {
+    int i = get_global_id(0), n = get_global_size(0);
+    out[i] = a[(i + by) % n];
+}
+kernel void begin(global const int *a, global int *out) {
+    int i = get_global_id(0);
+    if (i < get_global_size(0) / 2) out[i] = a[i] + 1;
+}
+kernel void front(global const int *a, global int *out) { out[get_global_id(0)] = a[get_global_id(0)] * 3; }
+kernel void sums(global const int *a, global int *out, local int *kept) {
+    int here = get_local_id(0);
+    kept[here] = a[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (here == 0) { int sum = 0; for (int k = 0; k < get_local_size(0); k++) sum += kept[k]; out[get_group_id(0)] = sum; }
+}
+kernel void spin(global int *a, int turns) {
+    for (int k = 0; k < turns; k++) a[get_global_id(0)] = a[get_global_id(0)] * 1664525 + 1013904223;
+}
+"""
+N = 256
+DEVICES = ("cpu", "cpu2", None)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[OpenCLBackend]:
+    """A device that works in the host's memory, and one that copies."""
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    with OpenCLBackend(drivers, Limits(seconds=20)) as backend:
+        yield backend
+
+
+def _numpy(arrays: list[np.ndarray], step: tuple[Any, ...]) -> None:
+    """What a step does to the arrays, by NumPy."""
+    match step:
+        case ("add", a, b, out, _):
+            arrays[out] = arrays[a] + arrays[b]
+        case ("scale", a, factor, _):
+            arrays[a] = arrays[a] * np.int32(factor)
+        case ("shifted", a, out, by, _):
+            arrays[out] = np.roll(arrays[a], -by)
+        case ("begin", a, out, _):
+            arrays[out] = np.concatenate([arrays[a][: N // 2] + 1, arrays[out][N // 2 :]])
+        case ("front", a, out, count, _):
+            arrays[out] = np.concatenate([arrays[a][:count] * 3, arrays[out][count:]])
+        case ("write", a, place, value):
+            arrays[a][place] = value
+
+
+_array = st.integers(0, 3)
+_device = st.sampled_from(DEVICES)
+_pair = st.tuples(_array, _array).filter(lambda pair: pair[0] != pair[1])
+STEPS = st.one_of(
+    st.tuples(st.just("add"), _array, _array, _array, _device).filter(lambda s: s[3] not in s[1:3]),
+    st.tuples(st.just("scale"), _array, st.integers(-3, 3), _device),
+    st.tuples(_pair, st.integers(0, N - 1), _device).map(lambda s: ("shifted", *s[0], *s[1:])),
+    st.tuples(_pair, _device).map(lambda s: ("begin", *s[0], s[1])),
+    st.tuples(_pair, st.sampled_from([64, 128, 256]), _device).map(lambda s: ("front", *s[0], *s[1:])),
+    st.tuples(st.just("read"), _array),
+    st.tuples(st.just("write"), _array, st.integers(0, N - 1), st.integers(-9, 9)),
+    st.just(("wait",)),
+)
+
+
+def _play(session: Session, steps: list[tuple[Any, ...]], lookahead: bool = True) -> None:
+    expected = [np.arange(N, dtype=np.int32) * (k + 1) for k in range(3)] + [np.zeros(N, np.int32)]
+    arrays = [session.array(values) for values in expected[:3]] + [session.zeros(N, np.int32)]
+    kernels = {name: session.kernel(SOURCE, name) for name in ("add", "scale", "shifted", "begin", "front")}
+    line: dict[str, Any] = {"global_size": N, "local_size": 64}
+    for step in steps:
+        match step:
+            case ("add", a, b, out, device):
+                kernels["add"](arrays[a], arrays[b], arrays[out], **line, device=device)
+            case ("scale", a, factor, device):
+                kernels["scale"](arrays[a], factor, **line, device=device)
+            case ("shifted", a, out, by, device):
+                kernels["shifted"](arrays[a], arrays[out], by, **line, device=device)
+            case ("begin", a, out, device):
+                kernels["begin"](arrays[a], arrays[out], **line, device=device)
+            case ("front", a, out, count, device):
+                kernels["front"](arrays[a], arrays[out], global_size=count, local_size=64, device=device)
+            case ("read", a):
+                assert arrays[a].numpy().tolist() == expected[a].tolist(), steps
+            case ("write", a, place, value):
+                arrays[a][place] = value
+            case _:
+                session.wait()
+        _numpy(expected, step)
+    for number, array in enumerate(arrays):
+        assert array.numpy().tolist() == expected[number].tolist(), (number, steps)
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(STEPS, max_size=24))
+def test_any_sequence_of_launches_reads_and_writes_gives_what_numpy_gives(
+    opened: OpenCLBackend, steps: list[tuple[Any, ...]]
+) -> None:
+    with Session(backend=opened) as session:
+        _play(session, steps)
+
+
+@settings(max_examples=25)
+@given(steps=st.lists(STEPS, max_size=24))
+def test_out_of_device_memory_means_eviction_and_the_same_results(
+    opened: OpenCLBackend, steps: list[tuple[Any, ...]]
+) -> None:
+    three = SessionSettings(memory_bytes={"cpu2": 3 * 4 * N + 100})
+    with Session(backend=opened, settings=three) as session:
+        _play(session, steps)
+        assert max(session._taken) <= 3 * 4 * N + 100
+
+
+def test_a_launch_that_a_device_has_no_room_for_goes_elsewhere_or_says_so(opened: OpenCLBackend) -> None:
+    small = SessionSettings(memory_bytes={"cpu2": 4 * N})
+    with Session(backend=opened, settings=small) as session:
+        a, b = session.array(np.ones(N, np.int32)), session.zeros(N, np.int32)
+        add = session.kernel(SOURCE, "front")
+        add(a, b, global_size=N, local_size=64)
+        assert b.numpy().tolist() == [3] * N
+        assert {one.device for one in session.explain()} == {"cpu"}
+        with pytest.raises(InvalidSetting, match="cpu2 has room for 1024 bytes, and one launch needs 2048"):
+            add(a, b, global_size=N, local_size=64, device="cpu2")
+    with Session(["cpu2"], backend=opened, settings=small) as session:
+        a, b = session.array(np.ones(N, np.int32)), session.zeros(N, np.int32)
+        with pytest.raises(InvalidSetting, match=r"takes 2048 bytes .* more than cpu2 can hold"):
+            session.kernel(SOURCE, "front")(a, b, global_size=N, local_size=64)
+
+
+def test_odd_arrays_give_the_right_result(opened: OpenCLBackend) -> None:
+    values = np.arange(2 * N, dtype=np.int32)
+    with Session(backend=opened) as session:
+        backwards = session.array(values[::-2])
+        frozen = values[:N].copy()
+        frozen.flags.writeable = False
+        fixed, out = session.array(frozen), session.zeros(N, np.int32)
+        session.kernel(SOURCE, "add")(backwards, fixed, out, global_size=N, local_size=64, device="cpu2")
+        assert out.numpy().tolist() == (values[::-2] + frozen).tolist()
+        # One array as two arguments, one of which is written: OpenCL allows it, and so does a session.
+        session.kernel(SOURCE, "add")(fixed, out, out, global_size=N, local_size=64, device="cpu2")
+        assert out.numpy().tolist() == (values[::-2] + 2 * frozen).tolist()
+        session.kernel(SOURCE, "scale")(out, 5, global_size=0)
+        assert out.numpy().tolist() == (values[::-2] + 2 * frozen).tolist()
+        columns = session.array(np.asfortranarray(np.arange(N, dtype=np.int32).reshape(16, 16)))
+        session.kernel(SOURCE, "scale")(columns, 2, global_size=N, local_size=64)
+        assert columns.numpy().tolist() == (2 * np.arange(N).reshape(16, 16)).tolist()
+
+
+def test_what_is_no_argument_is_refused_in_words(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session, Session(backend=opened) as other:
+        a, b = session.zeros(N, np.int32), other.zeros(N, np.int32)
+        front = session.kernel(SOURCE, "front")
+        for wrong, said in (
+            (
+                np.zeros(N, np.int32),
+                r"give one of this session, such as session.array\(values\), not ndarray",
+            ),
+            (b, "is an array of another session"),
+            (session.zeros(N, np.float32), "give int32, not float32"),
+            (session.zeros(0, np.int32), "give it an array that is not empty"),
+        ):
+            with pytest.raises(InvalidSetting, match=said):
+                front(a, wrong, global_size=N)
+        with pytest.raises(InvalidSetting, match="takes 2 arguments"):
+            front(a, global_size=N)
+        with pytest.raises(UnknownName, match=r"No kernel called 'frnt'. Did you mean 'front'"):
+            session.kernel(SOURCE, "frnt")
+        with pytest.raises(InvalidSetting, match="An array of object cannot go to a device"):
+            session.array([object()])
+        with pytest.raises(UnknownName, match="No device called 'gpu7'"):
+            front(a, session.zeros(N, np.int32), global_size=N, device="gpu7")
+
+
+def test_only_what_a_device_lacks_is_moved(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a, b, c = session.array(np.ones(N, np.int32)), session.zeros(N, np.int32), session.zeros(N, np.int32)
+        session.timeline()
+        front, line = session.kernel(SOURCE, "front"), {"global_size": 64, "local_size": 64}
+        for _ in range(5):
+            front(a, b, **line, device="cpu2")
+        front(b, c, **line, device="cpu2")
+        assert session.locations_of(b) == ["host", "cpu2"] or "part of it on host" in session.locations_of(b)
+        events = session.timeline()
+        copies = [(event.what, event.nbytes) for event in events if "→" in event.what or "←" in event.what]
+        # A quarter of `a` is read; `b` and `c` start as zeros, which nobody need send.
+        assert copies == [("array 1 → cpu2", 256)]
+        assert [event.what for event in events].count("front") == 6
+        assert c[:64].tolist() == [9] * 64
+        assert c[64:].tolist() == [0] * (N - 64)
+
+
+def test_values_change_without_a_launch_being_prepared_anew(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a = session.array(np.ones(N, np.int32))
+        bound = session.kernel(SOURCE, "scale").bind(a, 2, global_size=N, local_size=64, device="cpu2")
+        for factor in (3, 5, -1):
+            bound(factor)
+        bound()
+        assert a.numpy().tolist() == [-30] * N
+        assert list(bound.numbers) == [1]
+        with pytest.raises(InvalidSetting, match="takes 1 values"):
+            bound(1, 2)
+
+
+def test_local_memory_is_an_argument(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a, out = session.array(np.ones(N, np.int32)), session.zeros(4, np.int32)
+        session.kernel(SOURCE, "sums")(a, out, LocalMemory(256), global_size=N, local_size=64)
+        assert out.numpy().tolist() == [64] * 4
+
+
+def test_numpy_and_other_libraries_see_an_array(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a = session.array(np.arange(N, dtype=np.int32))
+        scale = session.kernel(SOURCE, "scale")
+        scale(a, 2, global_size=N, local_size=64, device="cpu2")
+        assert int(np.asarray(a).sum()) == N * (N - 1)
+        view = a.view()
+        assert not view.flags.writeable
+        shared = np.from_dlpack(a)
+        # It is the same memory: what a library writes, launches see, and after a wait the other way round.
+        a.home[0] = 7
+        scale(a, 10, global_size=N, local_size=64, device="cpu2")
+        session.wait()
+        assert shared[:3].tolist() == [70, 20, 40]
+
+
+def test_torch_shares_an_arrays_memory(opened: OpenCLBackend) -> None:
+    torch = pytest.importorskip("torch")
+    with Session(backend=opened) as session:
+        a = session.array(np.arange(N, dtype=np.float32))
+        tensor = torch.from_dlpack(a)
+        tensor += 1
+        assert a.numpy()[:3].tolist() == [1.0, 2.0, 3.0]
+
+
+def _run(session: Session, front: SessionKernel, a: SessionArray, out: SessionArray) -> None:
+    front(a, out, global_size=N, local_size=64, device="cpu2")
+    session.wait()
+
+
+def test_a_device_that_dies_costs_what_it_held_and_no_more() -> None:
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    with OpenCLBackend(drivers, Limits(seconds=20)) as backend, Session(backend=backend) as session:
+        kept = session.array(np.full(N, 7, np.int32), name="kept")
+        gone, out = session.array(np.ones(N, np.int32), name="gone"), session.zeros(N, np.int32, name="out")
+        front = session.kernel(SOURCE, "front")
+        front(kept, gone, global_size=64, local_size=64, device="cpu2")
+        session.wait()
+        assert backend.worker.process_id is not None
+        os.kill(backend.worker.process_id, signal.SIGKILL)
+        with pytest.raises(DataLost, match=r"died of SIGKILL .*'gone' is lost: 256 of 1024 bytes"):
+            _run(session, front, gone, out)
+        with pytest.raises(DataLost, match="'gone' is lost"):
+            gone.numpy()
+        assert kept.numpy().tolist() == [7] * N
+        gone[...] = 2  # it is whole again once it was written as a whole
+        front(gone, out, global_size=N, local_size=64, device="cpu2")
+        assert out.numpy().tolist() == [6] * N
+
+
+def test_a_kernel_that_does_not_end_is_stopped_and_the_session_goes_on() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False)
+    with OpenCLBackend(drivers, Limits(seconds=2)) as backend, Session(backend=backend) as session:
+        a, b = session.zeros(N, np.int32, name="a"), session.array(np.ones(N, np.int32), name="b")
+        session.kernel(SOURCE, "spin")(a, 2_000_000_000, global_size=N, local_size=64)
+        with pytest.raises(JobError, match=r"'a' is lost"):
+            session.wait()
+        session.kernel(SOURCE, "scale")(b, 4, global_size=N, local_size=64)
+        assert b.numpy().tolist() == [4] * N
+
+
+def test_nothing_is_decided_in_a_steady_loop_and_explain_says_what_was(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a = session.array(np.ones(N, np.int32))
+        bound = session.kernel(SOURCE, "scale").bind(a, 1, global_size=N, local_size=64)
+        for _ in range(600):
+            bound()
+        assert session._planner.plans < 12
+        (decision,) = session.explain()
+        assert decision.kernel == "scale"
+        assert decision.launches == 600
+        assert decision.measured
+        assert set(decision.milliseconds) == {"cpu", "cpu2"}
+        assert decision.reason
+
+
+def test_results_stay_readable_after_the_session() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False, copying=("cpu",))
+    with Session(drivers=drivers) as session:
+        a = session.array(np.ones(N, np.int32))
+        session.kernel(SOURCE, "scale")(a, 3, global_size=N, local_size=64)
+    assert a.home.tolist() == [3] * N
