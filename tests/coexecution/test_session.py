@@ -140,6 +140,11 @@ def test_out_of_device_memory_means_eviction_and_the_same_results(
         assert max(session._taken) <= 3 * 4 * N + 100
 
 
+def test_something_new_before_what_repeats_itself_is_placed_too(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        _play(session, [("begin", 0, 1, None), ("scale", 2, 3, None), ("scale", 2, 3, None), ("read", 2)])
+
+
 def test_a_launch_that_a_device_has_no_room_for_goes_elsewhere_or_says_so(opened: OpenCLBackend) -> None:
     small = SessionSettings(memory_bytes={"cpu2": 4 * N})
     with Session(backend=opened, settings=small) as session:

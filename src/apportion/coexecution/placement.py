@@ -128,7 +128,11 @@ class Planner:
         self.plans += 1
         past = list(self.steps)
         period = period_of([*past, *coming])
-        sequence = [*past, *coming][-period:] if period else list(coming) or past
+        repeated = [*past, *coming][-period:] if period else []
+        placed = {step.group for step in repeated}
+        if any(step.group and step.group.place is None and step.group not in placed for step in coming):
+            period = 0  # something new comes before what repeats itself
+        sequence = repeated if period else list(coming) or past
         groups = list(dict.fromkeys(step.group for step in sequence if step.group is not None))
         if not groups:
             return
