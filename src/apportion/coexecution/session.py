@@ -99,7 +99,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Event:
+class TimelineEvent:
     """Something that a device did; milliseconds since the session began."""
 
     what: str
@@ -242,7 +242,7 @@ class Session:
             for group in self._groups.values()
         ]  # fmt: skip
 
-    def timeline(self) -> list[Event]:
+    def timeline(self) -> list[TimelineEvent]:
         """What devices did, launches and copies, oldest first. The first call begins to keep it."""
         self.wait()
         events = []
@@ -252,7 +252,7 @@ class Session:
                 array = self._arrays.get(span.number)
                 arrow = "→" if span.what == "to device" else "←"
                 what = f"{array.name if array is not None else 'an array'} {arrow} {span.device}"
-            events.append(Event(what, span.device, 1e3 * span.began, 1e3 * span.ended, span.nbytes))
+            events.append(TimelineEvent(what, span.device, 1e3 * span.began, 1e3 * span.ended, span.nbytes))
         return events
 
     def close(self) -> None:
