@@ -25,9 +25,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from apportion.coexecution.beliefs import Belief
+from apportion.coexecution.expected_times import Belief
 from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
-from apportion.coexecution.placement import (
+from apportion.coexecution.program_placement import (
     PLACING,
     LaunchGroup,
     PlacementSettings,

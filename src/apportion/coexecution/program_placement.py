@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from apportion.coexecution.beliefs import Belief
+from apportion.coexecution.expected_times import Belief
 from apportion.errors import InvalidSetting
 from apportion.runtime.residency import HOST
 
