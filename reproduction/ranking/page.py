@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apportion.errors import MalformedInput
+from apportion.errors import MalformedInput, UnreadableFile
 from apportion.learn.metrics import Interval
 from apportion.settings import replace_file
 from reproduction.ranking.collection import CHANCE, PROTOCOLS, CollectionScore
@@ -79,6 +79,28 @@ def steps_table(report: Mapping[str, Any]) -> str:
         rows.append([*line, f"{row['scores_apart']:.1e}"])
     said = f"{report['device']}, torch {report['torch']}; times are of one configuration of one graph."
     return f"{said}\n\n{_markdown(head, rows)}"
+
+
+def prepare(page: Path, sections: Sequence[str]) -> None:
+    """See, before anything is computed, that a page can take sections; one that is not there is begun.
+
+    Raises:
+        MalformedInput: the page has no marks for a section.
+        UnreadableFile: it can be neither read nor written.
+    """
+    try:
+        if not page.exists():
+            page.parent.mkdir(parents=True, exist_ok=True)
+            marks = "\n\n".join(f"<!-- {section} -->\n<!-- end of {section} -->" for section in sections)
+            page.write_text(f"# Ranking compiler configurations\n\n{marks}\n")
+        whole = page.read_text()
+    except OSError as error:
+        raise UnreadableFile(f"Cannot use the page {page}: {error.strerror}") from error
+    for section in sections:
+        if f"<!-- {section} -->\n" not in whole or f"<!-- end of {section} -->" not in whole:
+            raise MalformedInput(
+                f"has no marks <!-- {section} --> and <!-- end of {section} -->", file=str(page)
+            )
 
 
 def put(page: Path, section: str, text: str) -> None:

@@ -24,7 +24,7 @@ from reproduction.ranking.collection import (
     usable,
 )
 from reproduction.ranking.collection_page import recorded_table
-from reproduction.ranking.page import collection_table, put, seed_tables, steps_table
+from reproduction.ranking.page import collection_table, prepare, put, seed_tables, steps_table
 from reproduction.ranking.tables import (
     LAYOUT_SAMPLES,
     Part,
@@ -68,6 +68,13 @@ def tensor_ranking(
             "Give --data, a folder of TpuGraphs files (all of them, or the public samples), "
             "--collection, a folder of `reproduction collect measure`, or --steps, a benchmark's report"
         )
+    wanted = {
+        "tables of the seed": data is not None,
+        "measure a few": data is not None and (data / LAYOUT_SAMPLES[0]).exists(),
+        "broadcast on a GPU": steps is not None,
+        "our own collection": bool(collection),
+    }
+    prepare(out, [section for section, given in wanted.items() if given])
     if data is not None:
         plan = load(Reproduction, settings)
         parts = _parts(data, results.with_suffix(""), plan.evaluated)

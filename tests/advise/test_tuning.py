@@ -120,7 +120,7 @@ def test_the_command_tunes_the_layouts_of_a_jax_function(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "Give either a program to tune, a --command or a --recorded file"),
+        ((), "Give either a program to tune, a --command, an --opencl file or a --recorded file"),
         (("math:pi",), "math:pi is neither an apportion.Tunable nor a function"),
         (("math:sqrt",), "math:sqrt is a function: say the --shapes that it is called with"),
     ],

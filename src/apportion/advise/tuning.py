@@ -224,7 +224,7 @@ def tune(
     most = min(math.inf if budget is None else budget, known.size)
     name = getattr(tunable.function, "__name__", type(tunable.function).__name__)
     warm = [known_of(one, known) for one in _listed(warm_start)]
-    first = min(SearchPlan.first, max(1, int(most) // 3)) if math.isfinite(most) else SearchPlan.first
+    first = min(SearchPlan.first, max(1, int(most) // 2)) if math.isfinite(most) else SearchPlan.first
     search = Search(known, seed=seed, known=warm, settings=SearchPlan(first=first))
     kept = Study(known, None if study is None else Path(study), name=name)
     for one in kept.measured.values():

@@ -37,6 +37,12 @@ def tune(
     budget: int | None = None,
     seconds: float | None = None,
     command: str | None = None,
+    opencl: Path | None = None,
+    global_size: Annotated[str | None, Parameter(name=["--global-size", "-n"])] = None,
+    local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
+    kernel: str | None = None,
+    arg: Annotated[tuple[str, ...], _LIST] = (),
+    device: str | None = None,
     param: Annotated[tuple[str, ...], _LIST] = (),
     allowed: str | None = None,
     when: Annotated[tuple[str, ...], _LIST] = (),
@@ -74,11 +80,18 @@ def tune(
         budget: How many configurations are measured.
         seconds: How long measuring may take; the first of the two limits counts.
         command: A command with parameters in braces: "./prog -t {tile}".
-        param: A parameter of the command: tile=8,16,32, threads=1..64, size=32..1024:32, rate=1e-4..1:log.
+        opencl: A file of OpenCL C; each parameter is a macro of its name in it.
+        global_size: Of a kernel: work-items, an expression over parameters: "1048576 // ITEMS", "1024,1024".
+        local_size: Of a kernel: work-items of a work-group, likewise: "LX,LY"; chosen when not given.
+        kernel: The kernel's name, where the file has several.
+        arg: Of a kernel, as for `apportion run`: `x=float32[1048576]`; what is not given is made up.
+        device: That runs the kernel; the first one when not given.
+        param: A parameter of the command or kernel: tile=8,16,32, threads=1..64, size=32..1024:32 or
+            rate=1e-4..1:log.
         allowed: Which combinations there are, as an expression: "tile * threads <= 1024".
         when: When a parameter means something: "depth:mode=='tree'".
         space: Instead of --param: a file with the space, in the T1 schema or as {"tile": [8, 16]}.
-        default: What the command is called with so far, as tile=16, once for each parameter.
+        default: What the command or kernel is used with so far, as tile=16, once for each parameter.
         objective: Of a command: seconds, how long it runs, or returned, the last number that it prints.
         timeout: Seconds after which a run of the command counts as failed; 600 when not given.
         study: A file that keeps every measurement: the same command goes on with it, and several share it.
@@ -110,25 +123,35 @@ def tune(
         "shapes": shapes, "configurations": configurations, "repeats": repeats, "prune": prune,
         "confirm": confirm, "seeds": seeds, "seed": seed, "random-share": random_share,
         "check-share": check_share, "out": out, "results": results, "seconds": seconds,
+        "global-size": global_size, "local-size": local_size, "kernel": kernel, "arg": arg, "device": device,
     }  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None and value != ()}
     if ask or tell is not None:
         _only(given, {"param", "allowed", "when", "space", "study", "warm-start", "seed"}, "--ask and --tell")
         _ask_or_tell(_space(param, allowed, when, space), study, warm_start, seed or 0, tell)
         return
-    if sum(one is not None for one in (program, command, recorded)) != 1:
-        raise InvalidSetting("Give either a program to tune, a --command or a --recorded file")
+    if sum(one is not None for one in (program, command, opencl, recorded)) != 1:
+        raise InvalidSetting(
+            "Give either a program to tune, a --command, an --opencl file or a --recorded file"
+        )
     if recorded is not None:
         _tune_recorded(recorded, given, budget, seeds or 1, random_share, check_share, json)
         return
     if command is not None:
         used = {"param", "allowed", "when", "space", "default", "objective", "timeout"}
         found = _of_command(command, _space(param, allowed, when, space), default, objective, timeout)
+    elif opencl is not None:
+        used = {"param", "allowed", "when", "space", "default", "global-size", "local-size", "kernel", "arg"}
+        used |= {"device"}
+        found = _of_kernel(
+            opencl, _space(param, allowed, when, space), default, global_size, local_size, kernel, arg, device
+        )
     else:
         assert program is not None
         found, used = _of_program(program, shapes, configurations, seed or 0)
     anyway = {"seconds", "study", "warm-start", "repeats", "prune", "confirm", "seed", "out", "results"}
-    _only(given, used | anyway, "a command" if command is not None else "a program")
+    what = "a command" if command is not None else "a kernel" if opencl is not None else "a program"
+    _only(given, used | anyway, what)
     tuning = tune_function(
         found, budget=budget, seconds=seconds, repeats=repeats,
         prune=BenchSettings.prune if prune is None else prune,
@@ -165,6 +188,21 @@ def _of_command(
     start = configuration_of(default, space) if default else None
     seconds = 600.0 if timeout is None else timeout
     return tunable_command(command, space, objective=objective or SECONDS, timeout=seconds, default=start)
+
+
+def _of_kernel(
+    source: Path, space: Space, default: tuple[str, ...], global_size: str | None, local_size: str | None,
+    kernel: str | None, arguments: tuple[str, ...], device: str | None,
+) -> Tunable:  # fmt: skip
+    from apportion.advise.kernel_tuning import tunable_kernel  # only kernels need a device
+
+    if global_size is None:
+        raise InvalidSetting("A kernel needs its --global-size: how many work-items")
+    start = configuration_of(default, space) if default else None
+    return tunable_kernel(
+        source, space, global_size=global_size, local_size=local_size, kernel=kernel, arguments=arguments,
+        device=device, default=start,
+    )  # fmt: skip
 
 
 def _of_program(

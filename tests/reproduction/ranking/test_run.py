@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from apportion.errors import MalformedInput
+from reproduction.ranking.page import prepare, put
+
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
@@ -118,3 +121,12 @@ def test_recorded_steps_have_columns_of_their_own(folder):
     (folder / "steps.json").write_text(json.dumps({**STEPS, "rows": [row]}))
     assert run("--steps", "steps.json") == 0
     assert "| 900.0 µs | 90.0 µs | 10.0 × | 800.0 µs | 40.0 µs | 20.0 × |" in (folder / "page.md").read_text()
+
+
+def test_a_page_that_is_not_there_is_begun_and_one_without_marks_refused_at_once(tmp_path):
+    prepare(tmp_path / "new" / "page.md", ["one", "two"])
+    put(tmp_path / "new" / "page.md", "two", "words")
+    assert "<!-- two -->\n\nwords\n\n<!-- end of two -->" in (tmp_path / "new" / "page.md").read_text()
+    (tmp_path / "old.md").write_text("# Something else\n")
+    with pytest.raises(MalformedInput, match=r"old\.md: has no marks <!-- one --> and <!-- end of one -->"):
+        prepare(tmp_path / "old.md", ["one"])

@@ -37,7 +37,7 @@ _LEAST_CHANCE = 0.02
 class SearchPlan:
     """How a search goes about it; chosen on the spaces that the page of tuning's results names."""
 
-    first: int = 6
+    first: int = 8
     "Configurations measured, far from each other, before a model is fitted."
     known_first: int = 3
     "Of these, those that known tables say are the fastest, where there are any."

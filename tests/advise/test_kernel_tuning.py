@@ -1,0 +1,65 @@
+"""An OpenCL kernel tuned on a real device: macros, work-group sizes, and configurations that compute wrongly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apportion.cli import main
+
+pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+pytestmark = pytest.mark.xdist_group("opencl")
+
+SOURCE = """
+kernel void scale(global float *y, global const float *x) {
+    size_t first = get_global_id(0) * ITEMS;
+    for (int i = 0; i < ITEMS; ++i) {
+        float sum = 0;
+        for (int turn = 0; turn < WORK; ++turn) sum += x[first + i] * turn;
+        y[first + i] = sum;
+    }
+}
+"""
+
+
+def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(tmp_path, capsys):
+    (tmp_path / "scale.cl").write_text(SOURCE)
+    words = [
+        "tune",
+        "--opencl",
+        str(tmp_path / "scale.cl"),
+        "-n",
+        "16384 // ITEMS",
+        "-l",
+        "LX",
+        "--repeats",
+        "2",
+    ]
+    words += [
+        "--arg",
+        "x=float32[16384]",
+        "--arg",
+        "y=float32[16384]",
+        "--param",
+        "ITEMS=1,4,16",
+        "--param",
+        "LX=1,16,64",
+    ]
+    words += ["--param", "WORK=8,9", "--allowed", "LX <= 64", "--budget", "6", "--json"]
+    words += ["--default", "ITEMS=1", "--default", "LX=16", "--default", "WORK=8"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["best"]["WORK"] == 8  # what the default computes is right
+    failures = {one["failure"] for one in said["measured"] if one["configuration"]["WORK"] == 9}
+    assert all(failure.startswith("WrongResult: y: element") for failure in failures)
+    assert 0 < said["value"] < 1
+
+
+def test_a_kernel_without_a_range_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", "--opencl", str(tmp_path / "k.cl"), "--param", "A=1,2", "--budget", "2"])
+    assert ended.value.code == 1
+    assert "A kernel needs its --global-size" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""`python -m reproduction tuning`: searches compared on a measured space, kept and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apportion.measure.tuning_table import read_table
+from reproduction.__main__ import main
+from reproduction.tuning.page import BUDGETS, Traces, page, summaries
+from reproduction.tuning.searchers import by_chance, kernel_tuner, ours, tpe
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    rows = [
+        f"{x},{y},{1 + (x - 5) ** 2 + 3 * abs(y - 2) + 0.1 * ((x * y) % 3)}"
+        if x * y < 60
+        else f"{x},{y},CompilationFailed"
+        for x in range(1, 13)
+        for y in range(1, 13)
+    ]
+    path = tmp_path / "bowl-gpu.csv"
+    path.write_text("x,y,milliseconds\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_two_searches_are_compared_and_what_is_known_is_not_computed_again(tmp_path, space, capsys):
+    words = ["tuning", str(space), "--searcher", "apportion", "--searcher", "random", "--seeds", "2"]
+    words += ["--keep", str(tmp_path / "kept.npz"), "--out", str(tmp_path / "page.md")]
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+    said = capsys.readouterr().err
+    assert said.count("apportion on bowl-gpu: 2 seeds") == 1
+    text = (tmp_path / "page.md").read_text()
+    assert "| apportion | 2 |" in text
+    assert "| bowl-gpu | 144 |" in text
+
+
+@pytest.mark.parametrize("name", ["ours", "random", "tpe", "kernel-tuner"])
+def test_every_search_measures_different_configurations(space, name):
+    table = read_table(space)
+    if name == "tpe":
+        pytest.importorskip("optuna", reason="optuna is not installed")
+    if name == "kernel-tuner":
+        pytest.importorskip("kernel_tuner", reason="kernel_tuner is not installed")
+    searchers = {"ours": ours, "random": by_chance, "tpe": tpe}
+    if name == "kernel-tuner":
+        order = kernel_tuner(table, 15, 0, strategy="random_sample")
+    else:
+        order = searchers[name](table, 15, 0)
+    assert len(order) == len(set(order.tolist())) == 15
+    assert max(order) < len(table.rows)
+
+
+def test_the_page_says_what_was_missed():
+    traces = Traces()
+    for seed in range(3):
+        traces.add("apportion", "a-1", seed, np.full(100, 1.2))
+        traces.add("random", "a-1", seed, np.full(100, 1.1))
+    text = page(traces, {"a-1": 1_000})
+    assert "≤ 0.95: missed" in text
+    assert "20: 9.1%" in text
+    assert [one["search"] for one in summaries(traces, ["a-1"])] == ["random", "apportion"]
+    assert BUDGETS == (20, 50, 100)
