@@ -426,6 +426,8 @@ void ModuleReader::check_references() {
     }
 }
 
+namespace { constexpr size_t MAX_RETURN_EDGES = size_t(1) << 24; }
+
 void ModuleReader::finish() {
     check_references();
     for (int32_t index : late_declarations_) declare_late(index);
@@ -435,6 +437,7 @@ void ModuleReader::finish() {
 }
 
 void ModuleReader::add_calls() {
+    size_t returns = 0;
     for (const FunctionEnds& function : ends_) {
         if (function.entry < 0) continue;
         add_edge(CALL, 0, 0, function.entry);
@@ -449,6 +452,9 @@ void ModuleReader::add_calls() {
         if (callee.role != Global::Role::Function || callee.function < 0) continue;
         const FunctionEnds& function = ends_[static_cast<size_t>(callee.function)];
         add_edge(CALL, 0, node, function.entry);
+        // Every exit returns to every call: few lines of text can ask for more edges than there is memory.
+        if ((returns += function.exits.size()) > MAX_RETURN_EDGES)
+            c.fail("functions with many returns are called too often: more than 16777216 edges");
         for (int32_t exit : function.exits) add_edge(CALL, 0, exit, node);
     }
 }

@@ -8,6 +8,8 @@ namespace {
 constexpr int MAX_DEPTH = 200;
 constexpr uint64_t MAX_INTEGER_BITS = (1u << 23);
 
+constexpr int MAX_LEVELS = 200;
+
 struct Depth {
     int& depth;
     Depth(int& d, Cursor& c) : depth(d) {
@@ -210,7 +212,9 @@ TypeId TypeTable::parse(Cursor& c) {
     Depth guard(depth_, c);
     const char* start = (c.skip_space(), c.p);
     TypeId id = base(c);
-    for (;;) {
+    for (int levels = 0;; ++levels) {
+        // Each level is written out with all that is inside it: without a limit that is quadratic.
+        if (levels > MAX_LEVELS) c.fail_at(start, "a type has too many levels of pointers and functions");
         const char* after = c.p;
         c.skip_blanks();
         if (*c.p == '*') {

@@ -13,11 +13,17 @@ from pathlib import Path
 
 PREAMBLE = r"""
 static long call6(long n, long a, long b, long c, long d, long e, long f) {
-    long r;
-    __asm__ volatile("mov %5, %%r10\n mov %6, %%r8\n mov %7, %%r9\n syscall"
-                     : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(d), "r"(e), "r"(f)
-                     : "rcx", "r8", "r9", "r10", "r11", "memory");
-    return r;
+    // Registers are saved by hand: compilers that go by way of SPIR know none of their names.
+    volatile long v[8] = {n, a, b, c, d, e, f, 0};
+    __asm__ volatile(
+        "lea -256(%%rsp), %%rsp\n push %%rax\n push %%rbx\n push %%rcx\n push %%rdx\n push %%rsi\n push %%rdi\n"
+        "push %%r8\n push %%r9\n push %%r10\n push %%r11\n push %0\n pop %%rbx\n"
+        "mov 8(%%rbx), %%rdi\n mov 16(%%rbx), %%rsi\n mov 24(%%rbx), %%rdx\n mov 32(%%rbx), %%r10\n"
+        "mov 40(%%rbx), %%r8\n mov 48(%%rbx), %%r9\n mov (%%rbx), %%rax\n syscall\n mov %%rax, 56(%%rbx)\n"
+        "pop %%r11\n pop %%r10\n pop %%r9\n pop %%r8\n pop %%rdi\n pop %%rsi\n pop %%rdx\n pop %%rcx\n"
+        "pop %%rbx\n pop %%rax\n lea 256(%%rsp), %%rsp"
+        : : "r"((long)v) : "memory");
+    return v[7];
 }
 #define call(n, a, b, c, d) call6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 """
@@ -195,10 +201,16 @@ ATTEMPTS = [
     for (long i = 0; i < 1 << 20 && r >= 0; i++) {
         long stack = call6(9, 0, 16384, 3, 0x22, -1, 0) + 16384;
         if (stack < 0) { r = stack; break; }
-        __asm__ volatile("xor %%r10, %%r10\n xor %%r8, %%r8\n syscall\n test %%rax, %%rax\n jnz 2f\n"
-                         "1: mov $34, %%eax\n syscall\n jmp 1b\n2:"
-                         : "=a"(r) : "a"(56L), "D"(0x50f00L), "S"(stack), "d"(0L)
-                         : "rcx", "r8", "r10", "r11", "memory");
+        volatile long v[2] = {stack, 0};
+        __asm__ volatile(
+            "lea -256(%%rsp), %%rsp\n push %%rax\n push %%rbx\n push %%rcx\n push %%rdx\n push %%rsi\n push %%rdi\n"
+            "push %%r8\n push %%r10\n push %%r11\n push %0\n pop %%rbx\n"
+            "mov $56, %%eax\n mov $0x50f00, %%edi\n mov (%%rbx), %%rsi\n xor %%edx, %%edx\n xor %%r10, %%r10\n"
+            "xor %%r8, %%r8\n syscall\n test %%rax, %%rax\n jnz 2f\n1: mov $34, %%eax\n syscall\n jmp 1b\n"
+            "2: mov %%rax, 8(%%rbx)\n pop %%r11\n pop %%r10\n pop %%r8\n pop %%rdi\n pop %%rsi\n pop %%rdx\n"
+            "pop %%rcx\n pop %%rbx\n pop %%rax\n lea 256(%%rsp), %%rsp"
+            : : "r"((long)v) : "memory");
+        r = v[1];
     }""", allowed=frozenset({errno.EAGAIN, errno.ENOMEM}), exhausts=True),
     Attempt("output", "a printed flood",
             'char p[4096]; for (int i = 0; i < 4096; i++) p[i] = 88;'

@@ -19,6 +19,7 @@ from apportion.jobs import landlock, seccomp
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
+from apportion.runtime.opencl.platforms import intel_library
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import Part
@@ -31,27 +32,33 @@ pytestmark = [
     pytest.mark.skipif(not landlock.version() or not seccomp.available(), reason="this kernel has no cage"),
     pytest.mark.xdist_group("opencl"),
 ]
-DRIVERS = DriverOptions(pocl_instances=1, threads=1, vendors=False)
+PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 MEMORY = 2 << 30
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker(DRIVERS, Limits(memory_bytes=MEMORY)) as started:
-        yield started
+@pytest.fixture(scope="module", params=PLATFORMS)
+def target(request: pytest.FixtureRequest) -> Iterator[tuple[Worker, str]]:
+    """A worker with one driver, and the name of its device."""
+    if request.param == "intel" and intel_library() is None:
+        pytest.skip("Intel's CPU runtime is not here: pip install 'apportion[intel]'")
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=request.param == "intel")
+    with Worker(drivers, Limits(memory_bytes=MEMORY)) as started:
+        devices = {info.platform: info.id for info in started.devices()}
+        yield started, devices[PLATFORMS[request.param]]
 
 
-def launched(worker: Worker, source: str) -> int:
+def launched(worker: Worker, device: str, source: str) -> int:
     region, out = worker.shared(np.zeros(16, np.int64))
     place = ArrayPlace("out", region.number, region.nbytes, "<i8", "diff")
-    worker.run(Plan(Build(source, "attempt"), NDRange((1,), (1,)), 0, (place,), (Part("cpu", 0, 1),)))
+    worker.run(Plan(Build(source, "attempt"), NDRange((1,), (1,)), 0, (place,), (Part(device, 0, 1),)))
     return int(out[0])
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=[f"{one.category}: {one.name}" for one in ATTEMPTS])
 def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
-    attempt: Attempt, worker: Worker, tmp_path: Path
+    attempt: Attempt, target: tuple[Worker, str], tmp_path: Path
 ) -> None:
+    worker, device = target
     assert worker.confinement.whole  # started again where the last attempt ended it
     secret = tmp_path / "secret"
     secret.write_text("mine")
@@ -76,11 +83,11 @@ def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
     before, started = worker.process_id, time.monotonic()
     if attempt.allowed:
         with suppress(*([JobError] if attempt.exhausts else [])):
-            result = launched(worker, source)
+            result = launched(worker, device, source)
             assert -result in attempt.allowed, errno.errorcode.get(-result, result)
     else:
         with pytest.raises(JobError):
-            launched(worker, source)
+            launched(worker, device, source)
         assert not Path(f"/proc/{before}").exists()
     assert time.monotonic() - started < attempt.seconds + 15
     assert secret.read_text() == "mine"
@@ -88,5 +95,5 @@ def test_a_kernel_that_tries_to_do_harm_costs_its_launch(
     harmless = "kernel void attempt(global long *out) { out[0] = 42; }"
     if attempt.exhausts:  # what it left open goes with the process, which the next launch may find out
         with suppress(JobError):
-            launched(worker, harmless)
-    assert launched(worker, harmless) == 42
+            launched(worker, device, harmless)
+    assert launched(worker, device, harmless) == 42

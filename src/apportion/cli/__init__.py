@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from cyclopts import App, Group
 
@@ -98,23 +103,68 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None:
     """Run one command of an application whose `commands` load when they are used."""
     name = served.name[0]
+    _open_standard_files()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     try:
-        # cyclopts would load every verb to say this.
-        if words and not words[0].startswith("-") and words[0] not in commands:
-            raise UnknownName("command", words[0], commands)
-        if any(word.partition("=")[0] == "--server" for word in words):
-            from apportion.cli.remote import serve_there, taken_from  # only then is it needed
-
-            address, words = taken_from(words)
-            serve_there(served, address or "", words)
-            sys.exit(0)
-        served(words)
+        try:
+            _run(served, commands, words)
+        finally:
+            sys.stdout.flush()  # here, where a full disk is told in one line
     except ApportionError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(f"{name}: {error}", 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except (
+        OSError
+    ) as error:  # a full disk, a place that is read-only: whatever was being written is as it was
+        place = f" ({error.filename})" if error.filename else ""
+        _end(f"{name}: {error.strerror or error}{place}", 1)
+    except MemoryError:
+        _end(f"{name}: there is not enough memory", 1)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; what was finished is kept", file=sys.stderr)
-        sys.exit(130)
+        _end(f"{name}: interrupted; what was finished is kept", 130)
+
+
+def _run(served: App, commands: Mapping[str, object], words: list[str]) -> None:
+    # cyclopts would load every verb to say this.
+    if words and not words[0].startswith("-") and words[0] not in commands:
+        raise UnknownName("command", words[0], commands)
+    if any(word.partition("=")[0] == "--server" for word in words):
+        from apportion.cli.remote import serve_there, taken_from  # only then is it needed
+
+        address, words = taken_from(words)
+        serve_there(served, address or "", words)
+        return
+    served(words)
+
+
+def _open_standard_files() -> None:
+    """Give closed ones a file that takes everything: else the next file that is opened would be taken for the
+    output, or for the errors, and written into."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
+def _terminated(number: int, frame: object) -> None:
+    """End as an interruption does: results are whole, and what was started ends too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+def _end(said: str, status: int) -> NoReturn:
+    """Say why, where that can be said, and leave; without writing what is left to an output that is full."""
+    with suppress(OSError, ValueError):
+        print(said, file=sys.stderr, flush=True)
+    for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    sys.exit(status)
