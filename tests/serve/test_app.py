@@ -269,3 +269,30 @@ def test_a_demonstration_fills_the_studio_once(tmp_path):
         assert len(again.ask("GET", "/api/jobs").json) == len(jobs)
     finally:
         again.stop()
+
+
+def test_a_table_of_configurations_is_tuned_as_by_the_command_line(service, tmp_path, capsys):
+    rows = [
+        f"{x},{y},{0.001 * (1 + abs(x - 4) + abs(y - 16) / 8)}" for x in (1, 2, 4, 8) for y in (8, 16, 32)
+    ]
+    text = "\n".join(["x,y,seconds", *rows]) + "\n"
+    file = tmp_path / "table.csv"
+    file.write_text(text)
+    ((first, second),) = said(capsys, "tune", "--recorded", str(file), "--budget", "6", "--seeds", "2")
+    answers = service.ask("POST", "/api/tune", {"table": text, "budget": 6, "seeds": 2})
+    assert answers.json == [first, second]
+    assert service.ask("POST", "/api/tune", {"table": "", "budget": 6}).status == 422
+
+
+def test_what_perf_counted_becomes_a_profile(service, tmp_path, capsys):
+    text = '{"counter-value" : "1000.0", "unit" : "", "event" : "instructions"}\n'
+    file = tmp_path / "run.json"
+    file.write_text(text)
+    (expected,) = said(
+        capsys, "counters", "import", str(file), "--out", str(tmp_path / "t.parquet"), "--program", "p"
+    )
+    answer = service.ask(
+        "POST", "/api/counters/import", {"text": text, "name": "run.json", "program": "p"}
+    ).json
+    assert without(answer, "profiles") == without(expected, "out")
+    assert 1000.0 in answer["profiles"][0]["counters"].values()

@@ -104,6 +104,13 @@ class TableTuning:
     by_chance: float
     "The same of as many configurations drawn by chance."
 
+    def as_json(self) -> dict[str, Any]:
+        """What `apportion tune --recorded --json` prints of one seed."""
+        return {
+            "best": dict(self.best), "seconds": self.seconds, "over_best": self.over_best,
+            "by_chance": self.by_chance,
+        }  # fmt: skip
+
 
 def tune_table(
     table: TuningTable, budget: int, seeds: Sequence[int], *, known: Sequence[KnownTable] = ()

@@ -127,7 +127,7 @@ def read_profiles(path: Path) -> list[Profile]:
         UnreadableFile, MalformedInput: there is no such file, or it holds something else.
     """
     if path.suffix != ".json":
-        return _profiles_of(CounterTable.read(path))
+        return profiles_of(CounterTable.read(path))
     try:
         said = json.loads(path.read_text())
     except OSError as error:
@@ -147,7 +147,8 @@ def read_profiles(path: Path) -> list[Profile]:
     return profiles
 
 
-def _profiles_of(table: CounterTable) -> list[Profile]:
+def profiles_of(table: CounterTable) -> list[Profile]:
+    """The runs of a table of counters, with their times on each system."""
     wide = table.wide()
     found: dict[str, Profile] = {}
     for row, (run, system) in enumerate(wide.runs.select("run", "system").iter_rows()):

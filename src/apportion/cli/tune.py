@@ -355,11 +355,7 @@ def _print_table_tuned(
     table = read_table(recorded)
     found = tune_table(table, budget, range(seeds), known=[known_of(one, table.space) for one in warm_start])
     if json:
-        print_json([
-            {"seed": seed, "best": dict(run.best), "seconds": run.seconds, "over_best": run.over_best,
-             "by_chance": run.by_chance}
-            for seed, run in enumerate(found)
-        ])  # fmt: skip
+        print_json([{"seed": seed, **run.as_json()} for seed, run in enumerate(found)])
         return
     rows = [
         (seed, as_words(run.best), f"{run.seconds * 1e3:.4g}", f"{run.over_best:.3f}", f"{run.by_chance:.3f}")

@@ -24,6 +24,7 @@ from apportion.serve.forms import (
     AnalyzeForm,
     ExplainForm,
     GraphForm,
+    ImportForm,
     InspectForm,
     MeasureForm,
     NameForm,
@@ -33,6 +34,7 @@ from apportion.serve.forms import (
     RelativeForm,
     RunForm,
     ScheduleForm,
+    TuneForm,
 )
 from apportion.serve.guard import Application, Guard
 from apportion.serve.history import STATES, History
@@ -175,17 +177,19 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     async def inspect(form: InspectForm) -> Response:
         return JSONResponse(await service.inspect(form))
 
-    def asks(verb: str, form_type: type, summary: str) -> None:
+    def asks(verb: str, form_type: type, summary: str, path: str | None = None) -> None:
         async def ask(form: Any) -> Response:
             return JSONResponse(await service.pool.ask(verb, form))
 
         ask.__annotations__["form"] = form_type
-        app.add_api_route(f"/api/{verb}", ask, methods=["POST"], summary=summary, name=verb)
+        app.add_api_route(f"/api/{path or verb}", ask, methods=["POST"], summary=summary, name=verb)
 
     asks("explain", ExplainForm, "What moved the share that predict gives")
     asks("graph", GraphForm, "The program graph, in the reference's JSON")
     asks("picture", PictureForm, "The program graph as SVG, with the source line of each node")
     asks("analyze", AnalyzeForm, "A data-flow analysis over the program graph")
+    asks("tune", TuneForm, "What the search of tune finds in a table of measured configurations")
+    asks("import", ImportForm, "What another tool counted, as profiles", "counters/import")
     asks("schedule", ScheduleForm, "Drawn jobs over systems by several policies")
     asks("relative", RelativeForm, "In which order systems would run what was profiled")
 

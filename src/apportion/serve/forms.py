@@ -350,6 +350,46 @@ class ScheduleForm:
 
 
 @dataclass(frozen=True)
+class TuneForm:
+    """`apportion tune --recorded`: what the search would have found in a table of measured configurations."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    table: str
+    "The text of the table: CSV, or the JSON of Kernel Tuner and of autotuning benchmarks."
+    budget: int
+    "How many configurations are measured."
+    seeds: int = 1
+    name: str = "table.csv"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidSetting("A table's name has 1 to 120 letters, digits, spaces and .+-()_, no path")
+        if not 1 <= self.budget <= 200 or not 1 <= self.seeds <= 10:
+            raise InvalidSetting("budget must be 1 to 200 measurements, and seeds 1 to 10")
+
+
+@dataclass(frozen=True)
+class ImportForm:
+    """`apportion counters import`: what another tool counted, as text."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    text: str
+    format: Literal["auto", "perf", "perf-script", "papi", "caliper", "ncu", "csv"] = "auto"
+    name: str = "counters.txt"
+    program: str = ""
+    system: str = ""
+    size: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name.endswith((".ncu-rep", ".xml", ".db")):
+            raise InvalidSetting("A file's name has 1 to 120 letters, digits, spaces and .+-()_, and is text")
+        if max(len(self.program), len(self.system), len(self.size)) > 200:
+            raise InvalidSetting("program, system and size have at most 200 characters")
+
+
+@dataclass(frozen=True)
 class NameForm:
     """What a job is called from now on."""
 
@@ -388,7 +428,7 @@ def _check_arguments(arguments: list[str]) -> None:
 FORMS: Mapping[str, type] = {
     "predict": PredictForm, "predict-all": PredictAllForm, "explain": ExplainForm, "inspect": InspectForm,
     "graph": GraphForm, "picture": PictureForm, "analyze": AnalyzeForm, "relative": RelativeForm,
-    "schedule": ScheduleForm,
+    "schedule": ScheduleForm, "tune": TuneForm, "import": ImportForm,
     "run": RunForm, "measure": MeasureForm,
 }  # fmt: skip
 "Verb → the form of its questions."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -20,8 +22,9 @@ from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
 from apportion.advise.learned_policy import learned
 from apportion.advise.predictor import predict
+from apportion.advise.recorded_tuning import tune_table
 from apportion.advise.relative_answers import predict as predict_relative
-from apportion.advise.relative_answers import shipped
+from apportion.advise.relative_answers import profiles_of, shipped
 from apportion.advise.systems import kept_systems
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import compare
@@ -29,6 +32,9 @@ from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
 from apportion.learn.relative.profile import Profile
 from apportion.measure.campaign import Campaign, run_campaign, workloads_of
+from apportion.measure.counters.imports import import_files, read_map
+from apportion.measure.counters.imports.naming import ImportOptions
+from apportion.measure.tuning_table import read_table
 from apportion.program import exchange
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
@@ -53,6 +59,7 @@ from apportion.serve.forms import (
     AnalyzeForm,
     ExplainForm,
     GraphForm,
+    ImportForm,
     InspectForm,
     MeasureForm,
     PictureForm,
@@ -61,6 +68,7 @@ from apportion.serve.forms import (
     RunForm,
     ScheduleForm,
     SourceForm,
+    TuneForm,
     size_of_form,
 )
 
@@ -194,6 +202,33 @@ def _schedule(form: ScheduleForm, report: Report) -> list[dict[str, Any]]:
     return found
 
 
+def _tune(form: TuneForm, report: Report) -> list[dict[str, Any]]:
+    """What `apportion tune --recorded --json` prints."""
+    with TemporaryDirectory(prefix="tune-") as folder:
+        path = Path(folder) / form.name
+        path.write_text(form.table)
+        table = read_table(path)
+    found = tune_table(table, form.budget, range(form.seeds))
+    return [{"seed": seed, **run.as_json()} for seed, run in enumerate(found)]
+
+
+def _import(form: ImportForm, report: Report) -> dict[str, Any]:
+    """What `apportion counters import --json` prints, and the runs as profiles for `relative`."""
+    options = ImportOptions(form.program, form.system, form.size, read_map(None))
+    with TemporaryDirectory(prefix="import-") as folder:
+        path = Path(folder) / form.name
+        path.write_text(form.text)
+        table = import_files([path], options, form.format)
+    summary: dict[str, Any] = {"rows": len(table.frame)}
+    summary |= {f"{name}s": table.frame[name].n_unique() for name in ("run", "counter", "system")}
+    return summary | {
+        "profiles": [
+            {"name": one.name, "counters": dict(one.counters), "seconds": dict(one.seconds)}
+            for one in profiles_of(table)
+        ]
+    }  # fmt: skip
+
+
 def _policies(form: Any, report: Report) -> list[str]:
     """The names of the policies of jobs that run to their end."""
     return list(policies.names())
@@ -293,15 +328,12 @@ def _word(value: Any) -> str:
 
 def _measure(form: MeasureForm, report: Report) -> dict[str, Any]:
     """Points as `apportion measure --json` prints them, each reported as soon as it is there."""
-    import tempfile
-    import time
-
     campaign = Campaign(
         sizes=tuple(form.sizes) or Campaign().sizes, local_sizes=tuple(form.local_sizes),
         devices=tuple(form.devices), repeats=Repeats(least=3, most=20, seconds=form.seconds),
         most_seconds=5.0, visit_seconds=20.0,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="measure-") as folder:
+    with TemporaryDirectory(prefix="measure-") as folder:
         files = []
         for number, source in enumerate(form.sources):
             if source.language != "opencl":
@@ -335,7 +367,8 @@ def _doctor(form: Any, report: Report) -> dict[str, Any]:
 VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
     "row": _row, "predict": _predict, "explain": _explain, "inspect": _inspect, "graph": _graph,
     "picture": _picture, "analyze": _analyze, "relative": _relative, "devices": _devices,
-    "doctor": _doctor, "schedule": _schedule, "policies": _policies,
+    "doctor": _doctor, "schedule": _schedule, "policies": _policies, "tune": _tune,
+    "import": _import,
     "example-profiles": _example_profiles, "models": _models, "run": _run,
     "measure": _measure,
 }  # fmt: skip
