@@ -25,13 +25,23 @@ from reproduction.campaign.held_out import (
     regret,
     share_error,
 )
+from reproduction.published import published
 
 Numbers = NDArray[np.float64]
 _BESIDE = (OURS, "trees on the share", "best constant")
 OFTEN = 5
 "Times that a launch is measured for its label to be taken for the truth."
 _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5)
-_TARGETS = {"share": 10.0, "regret": 1.10, "unseen regret": 1.05, "kernels": 1000, "launches": 6000}
+
+
+@dataclass(frozen=True)
+class CampaignGoals:
+    """`published.toml`."""
+
+    goals: Mapping[str, float]
+
+
+_TARGETS = published("campaign", CampaignGoals).goals
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,8 @@ def page(
         f"- Machine: {about.machine}; {about.date}\n- Made by `{about.command}`; data {table.digest[:16]}, "
         f"seed {DEFAULT.seed}\n"
         f"- {about.points} measurements of a device at a range in all, failures included\n"
-        f"- Wanted: {_TARGETS['kernels']:,} distinct kernels "
-        f"({_met(kernels >= _TARGETS['kernels'])}) and {_TARGETS['launches']:,} launches "
+        f"- Wanted: {_TARGETS['kernels']:,.0f} distinct kernels "
+        f"({_met(kernels >= _TARGETS['kernels'])}) and {_TARGETS['launches']:,.0f} launches "
         f"({_met(len(table) >= _TARGETS['launches'])})\n",
         "## What was measured\n", _counts(table), "", _failures(about),
         "## Where the best cut lies\n", f"![Shares of the CPU]({figure})\n", _cuts(table),

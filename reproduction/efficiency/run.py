@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from apportion import __version__
 from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, print_json, print_table, progress
-from apportion.errors import MalformedInput
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.jobs.journal import Journal
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
@@ -44,6 +44,7 @@ def efficiency(
     threads: int | None = None,
     copying: str = "",
     out: Path | None = None,
+    stored: Annotated[bool, _FLAG] = False,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Measure how near the policy's cuts come to the best cut of each bundled kernel.
@@ -64,8 +65,15 @@ def efficiency(
         threads: threads of each CPU device.
         copying: ids of CPU devices that get copies of all arrays, as a device with its own memory does.
         out: the folder for the rows and the page.
+        stored: measure nothing: make the page again from the rows in that folder. It needs no device.
         json: print one line of JSON per result.
     """
+    if stored:
+        if out is None:
+            raise InvalidSetting("--stored makes the page of a folder again: name it with --out")
+        write_page(out, out)
+        note(f"The page is {out / _PAGE}.")
+        return
     chosen = [problem_of(name) for name in problems] or list(PROBLEMS.values())
     size = "small" if small else "large" if large else "usual"
     options = DriverOptions(threads=threads, copying=tuple(filter(None, copying.split(","))))
@@ -106,16 +114,30 @@ def _efficiency(
             if time.monotonic() > until:
                 break
     if out is not None:
-        machine = json_text.loads((out / _MACHINE).read_text())
-        command = (
-            f"python -m reproduction efficiency{f' --{size}' if size != 'usual' else ''} --out {out.name}"
-        )
-        remarks = (out / _REMARKS).read_text() if (out / _REMARKS).exists() else ""
-        replace_file(out / _PAGE, page(rows, machine, command, remarks))
-        replace_file(out / CURVES, curves(rows))
+        write_page(out, out)
         note(f"The page is {out / _PAGE}.")
     if not json:
         _print_efficiency(rows)
+
+
+def write_page(stored: Path, out: Path) -> None:
+    """Make the page and its curves from the rows that a folder holds, without the devices.
+
+    Raises:
+        UnreadableFile, MalformedInput: the folder does not hold what `efficiency` writes.
+    """
+    rows = [row for row in _read_rows(stored) if not row.failure]
+    try:
+        machine = json_text.loads((stored / _MACHINE).read_text())
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {stored / _MACHINE}: {error.strerror}") from error
+    size = machine["instances"]
+    command = (
+        f"python -m reproduction efficiency{f' --{size}' if size != 'usual' else ''} --out {stored.name}"
+    )
+    remarks = (stored / _REMARKS).read_text() if (stored / _REMARKS).exists() else ""
+    replace_file(out / _PAGE, page(rows, machine, command, remarks))
+    replace_file(out / CURVES, curves(rows))
 
 
 def _machine(backend: OpenCLBackend, names: list[str] | None, size: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from apportion import __version__
@@ -15,6 +16,7 @@ from apportion.report.hardware import processor
 from reproduction.kernels.ceiling import Neighbour, neighbours, section
 from reproduction.kernels.cross_validation import CHOSEN, UNDRAWN, Comparison, Score
 from reproduction.kernels.distribution import class_counts
+from reproduction.published import published
 
 COLUMNS = {
     "thesis": "random (leaks)",
@@ -34,31 +36,19 @@ _MEASURES = {
     "rmse": "root mean squared error",
     "classes": "five-class accuracy",
 }
-PUBLISHED: Mapping[tuple[str, str, str], Mapping[str, float]] = {
-    ("device-mapping", "cgo17-amd", "accuracy"): {
-        "ProGraML": 0.866, "thesis": 0.850, "IR2Vec": 0.918, "PERFOGRAPH": 0.94
-    },
-    ("device-mapping", "cgo17-nvidia", "accuracy"): {
-        "ProGraML": 0.800, "thesis": 0.790, "IR2Vec": 0.883, "PERFOGRAPH": 0.90
-    },
-    ("load-balance", "cgo17-nvidia", "mae"): {"thesis": 7.324},
-    ("load-balance", "cgo17-nvidia", "rmse"): {"thesis": 11.121},
-    ("load-balance", "cgo17-nvidia", "classes"): {"thesis": 0.782},
-}  # fmt: skip
-"What papers report under random folds."
-TARGETS: Mapping[tuple[str, str, str], Mapping[str, float]] = {
-    ("device-mapping", "cgo17-amd", "accuracy"): {
-        "thesis": 0.945, "source": 0.905, "application": 0.81, "suite": 0.588
-    },
-    ("device-mapping", "cgo17-nvidia", "accuracy"): {
-        "thesis": 0.915, "source": 0.875, "application": 0.70, "suite": 0.569
-    },
-    ("load-balance", "cgo17-nvidia", "mae"): {
-        "thesis": 5.2, "source": 8.8, "application": 15.5, "suite": 20.2
-    },
-    ("load-balance", "cgo17-nvidia", "classes"): {"thesis": 0.83, "source": 0.72},
-}  # fmt: skip
-"What the project wants to reach; with a suite held out, to beat the best constant answer."
+
+
+@dataclass(frozen=True)
+class KernelNumbers:
+    """`published.toml`: task → pair of devices → measure."""
+
+    reported: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+    "Paper → what it reports under random folds."
+    goals: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+    "Folds → what we want to reach."
+
+
+PUBLISHED = published("kernels", KernelNumbers)
 SHIPPED = "pooled forests"
 "The row that is what `apportion predict` uses."
 SHIPPED_CLASS = "pooled, vote for a class"
@@ -213,7 +203,7 @@ def _table(comparison: Comparison, pair: str, measure: str, scores: Sequence[Sco
     for row in dict.fromkeys(score.row for score in scores):
         found = {score.protocol: score.measures[measure] for score in scores if score.row == row}
         lines.append(f"| {row} | " + " | ".join(_number(found[protocol]) for protocol in protocols) + " |")
-    for name, value in PUBLISHED.get((comparison.task, pair, measure), {}).items():
+    for name, value in PUBLISHED.reported.get(comparison.task, {}).get(pair, {}).get(measure, {}).items():
         cells = [f"{value:.3f}" if protocol == "thesis" else "" for protocol in protocols]
         lines.append(f"| *{name}, published* | " + " | ".join(cells) + " |")
     return lines
@@ -226,8 +216,9 @@ def _against_targets(
     rows = [name for name in (SHIPPED, CHOSEN) if any(score.row == name for score in scores)]
     wanted = {
         (pair, measure): levels
-        for (task, pair, measure), levels in TARGETS.items()
-        if task == comparison.task and pair in comparison.pairs
+        for pair, measures in PUBLISHED.goals.get(comparison.task, {}).items()
+        for measure, levels in measures.items()
+        if pair in comparison.pairs
     }
     if not rows or not wanted:
         return []

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from apportion.errors import MalformedInput, UnreadableFile
 from apportion.learn.metrics import Interval
 from apportion.settings import replace_file
+from reproduction.published import published
 from reproduction.ranking.collection import CHANCE, PROTOCOLS, CollectionScore
 from reproduction.ranking.tables import Cell, Part, Reproduction, average
 
-PUBLISHED_OPA: Mapping[tuple[str, int], float] = {
-    ("GNN", 10): 64.64, ("GNN", 50): 73.97, ("GNN", 100): 56.43,
-    ("GNN + attention", 10): 67.14, ("GNN + attention", 50): 76.79, ("GNN + attention", 100): 68.22,
-}  # fmt: skip
-"The seed's Table 3: percent, the mean of four layout collections."
-PUBLISHED_PARTS: Mapping[str, tuple[float, float, float]] = {
-    "layout:xla:default": (71.4, 71.4, 71.4), "layout:xla:random": (57.1, 85.7, 71.4),
-    "layout:nlp:default": (55.0, 65.0, 55.0), "layout:nlp:random": (85.0, 85.0, 75.0),
-}  # fmt: skip
-"The seed's Table 4: percent by batch size 10, 50 and 100."
-PUBLISHED_TOTAL: Mapping[tuple[int, int], float] = {
-    (10, 1): 23.18, (10, 6): 23.06, (50, 6): 22.17, (100, 1): 17.58
-}  # fmt: skip
-"The seed's Table 5: batch size and epochs → percent. Its 85 for (100, 6) is taken for a misprint."
+
+@dataclass(frozen=True)
+class RankingNumbers:
+    """`published.toml`; percent."""
+
+    opa: Mapping[str, Mapping[int, float]]
+    "Model → size of a batch → ordered-pair accuracy."
+    parts: Mapping[str, tuple[float, float, float]]
+    "Collection → by size of a batch: 10, 50, 100."
+    total: Mapping[int, Mapping[int, float]]
+    "Size of a batch → epochs."
+    goals: Mapping[str, Mapping[str, str]]
+    "Folds → measure."
+
+
+PUBLISHED = published("ranking", RankingNumbers)
 ATTENTION = "GNN + attention"
 "The model of the seed's Tables 4 and 5; the last variant where there is none of this name."
 HEADINGS = {
     "tile_score": "tile score, top 5", "slowdown@1": "slowdown of the first", "opa": "OPA", "tau_b": "tau-b",
     "speedup": "speed-up over the default",
-}  # fmt: skip
-TARGETS: Mapping[tuple[str, str], str] = {
-    ("shapes", "tile_score"): "≥ 0.98", ("shapes", "slowdown@1"): "≤ 0.05", ("shapes", "opa"): "≥ 0.85",
-    ("kernels", "opa"): "≥ 0.75",
 }  # fmt: skip
 
 
@@ -53,7 +53,9 @@ def collection_table(scores: Sequence[CollectionScore], *, aims: bool = True) ->
             head = ["ranker", *HEADINGS.values()]
             rows = [[score.row, *(_words(score.measures[name]) for name in HEADINGS)] for score in own]
             if aims:
-                rows.append(["*aim*", *(TARGETS.get((protocol, name), "") for name in HEADINGS)])
+                rows.append(
+                    ["*aim*", *(PUBLISHED.goals.get(protocol, {}).get(name, "") for name in HEADINGS)]
+                )
             seeds = max(score.seeds for score in own if score.row != CHANCE)
             caption = f"{first.graphs} graphs, {first.pairs:,} pairs, {seeds} seeds"
             tables.append(f"**Unseen {protocol}**: {caption}\n\n{_markdown(head, rows)}")
@@ -125,7 +127,7 @@ def _table3(plan: Reproduction, cells: Sequence[Cell]) -> str:
         [
             variant.name,
             *(_words(average(cells, variant.name, batch, epochs, "opa")) for batch in plan.batches),
-            *(_percent(PUBLISHED_OPA.get((variant.name, batch))) for batch in plan.batches),
+            *(_percent(PUBLISHED.opa.get(variant.name, {}).get(batch)) for batch in plan.batches),
         ]
         for variant in plan.variants
     ]
@@ -146,7 +148,7 @@ def _table4(plan: Reproduction, parts: Sequence[Part], cells: Sequence[Cell]) ->
     for part in parts:
         own = {(cell.variant, cell.batch, cell.epochs): cell for cell in cells if cell.part == part.name}
         chosen = [own[_shown(plan), batch, epochs] for batch in plan.batches]
-        published = PUBLISHED_PARTS.get(part.name, (None,) * len(plan.batches))
+        published = PUBLISHED.parts.get(part.name, (None,) * len(plan.batches))
         rows.append(
             [
                 part.name, str(len(chosen[0].seeds[0])), f"{chosen[0].pairs:,}",
@@ -163,7 +165,7 @@ def _table5(plan: Reproduction, cells: Sequence[Cell]) -> str:
         [
             str(batch),
             *(_words(average(cells, _shown(plan), batch, epochs, "official")) for epochs in plan.epochs),
-            *(_percent(PUBLISHED_TOTAL.get((batch, epochs))) for epochs in plan.epochs),
+            *(_percent(PUBLISHED.total.get(batch, {}).get(epochs)) for epochs in plan.epochs),
         ]
         for batch in plan.batches
     ]
