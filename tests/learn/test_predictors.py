@@ -20,6 +20,7 @@ from apportion.learn.dataflow.tasks import reachability
 from apportion.learn.forest import Forest
 from apportion.learn.ranking.rank_predictor import RankTrust, opcode_parts, places, trust_of
 from apportion.learn.ranking.ranker import Chance, UntaughtSettings
+from apportion.learn.relative.fitting_relative import fitted_of
 from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_model import Reference, RelativeModel
 from apportion.learn.relative.relative_table import table_of
@@ -105,6 +106,12 @@ class TestRelativeRidge(PredictorChecks):
         return [*known, Profile("timed", known[0].counters, {"new-gpu": 0.01})]
 
 
+class TestRelativeFitted(TestRelativeRidge):
+    def artifact(self, folder: Path) -> None:
+        pytest.importorskip("sklearn")
+        fitted_of(RelativeModel("made up", self.reference, about={"seed": 1}), "forest").save(folder)
+
+
 class TestRanker(PredictorChecks):
     def artifact(self, folder: Path) -> None:
         ranker = Chance(UntaughtSettings(3))
@@ -131,6 +138,7 @@ def test_every_predictor_of_the_registry_is_checked_above() -> None:
         "pooled-forests",
         "launch-times",
         "relative-ridge",
+        "relative-fitted",
         "ranker",
         "data-flow",
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -70,6 +70,7 @@ def train(
     *,
     out: Path,
     profiled: str | None = None,
+    learner: Literal["ridge", "forest", "network"] = "ridge",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Learn from runs of one's own: a model that `predict --model` uses, chosen on applications left out.
@@ -79,6 +80,7 @@ def train(
             tables), or of programs, those of Table I (`apportion counters collect` and `import`); and times
             on two systems at least.
         out: the folder of the model.
+        learner: what answers from counters alone: ridge regressions, a forest, or the published network.
         profiled: the system whose time is known most often; by default the table's first.
         json: print JSON.
     """
@@ -95,6 +97,10 @@ def train(
         raise UnknownName("system", known, runs.systems)
     model = model_of(runs, systems=runs.systems, profiled=known)
     trust = trust_of(model, systems=runs.systems, profiled=known, unfamiliar=UNFAMILIAR)
+    if learner != "ridge":
+        from apportion.learn.relative.fitting_relative import fitted_of  # scikit-learn or torch
+
+        model = fitted_of(model, learner)
     model.save(out)
     reached = left_out_of(model)
     said = {

@@ -10,6 +10,7 @@ predictors = Registry(
         "share-network": "apportion.learn.shares.share_network:ShareNetwork",
         "launch-times": "apportion.learn.times.timing_model:TimingModel",
         "relative-ridge": "apportion.learn.relative.relative_model:RelativeModel",
+        "relative-fitted": "apportion.learn.relative.relative_fitted:RelativeFitted",
         "ranker": "apportion.learn.ranking.rank_predictor:RankPredictor",
         "data-flow": "apportion.learn.dataflow.analysis_predictor:AnalysisPredictor",
     },

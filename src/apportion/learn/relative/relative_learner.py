@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class RelativeSettings:
     "Counters of kernels as AIWC counts them, and times on two systems at least (Parquet)."
     profiled: str = ""
     "The system whose time is known most often; by default the table's first."
+    model: Literal["ridge", "forest", "network"] = "ridge"
+    "What answers from counters alone; with a known time ridge regressions do. Networks need torch."
+    seed: int = 0
 
 
 class RelativeLearner(TableLearner[RelativeSettings, RelativeTable]):
@@ -43,7 +46,13 @@ class RelativeLearner(TableLearner[RelativeSettings, RelativeTable]):
         if profiled not in data.systems:
             raise UnknownName("system", profiled, data.systems)
         model = model_of(data, systems=data.systems, profiled=profiled)
-        trust = trust_of(model, systems=data.systems, profiled=profiled, unfamiliar=UNFAMILIAR)
+        if self.settings.model != "ridge":
+            from apportion.learn.relative.fitting_relative import fitted_of  # scikit-learn or torch
+
+            model = fitted_of(model, self.settings.model, seed=self.settings.seed)
+        trust = None
+        if self.settings.model == "ridge":
+            trust = trust_of(model, systems=data.systems, profiled=profiled, unfamiliar=UNFAMILIAR)
         model.save(folder)
         truth = data.log_times
         always = np.tile(truth.mean(axis=0), (len(truth), 1))
@@ -53,7 +62,7 @@ class RelativeLearner(TableLearner[RelativeSettings, RelativeTable]):
                 **measures_of(truth, model.held_out(None)),
                 "always_fastest_on_average": measures_of(truth, always),
                 "one_time_known": measures_of(truth, model.held_out(data.systems.index(profiled))),
-                "trust": asdict(trust),
+                "trust": None if trust is None else asdict(trust),
                 "runs": len(data.runs), "left_out": data.left_out,
                 "applications": len(set(data.application)), "systems": list(data.systems),
             }

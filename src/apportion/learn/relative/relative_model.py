@@ -230,6 +230,16 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
                 f"is no model of relative performance ({error})", file=str(folder)
             ) from error
 
+    @property
+    def truth(self) -> Numbers:
+        """(N, S): vectors of the known runs, log2 time less its mean over the systems."""
+        return self._truth
+
+    @property
+    def known_rows(self) -> Numbers:
+        """(N, F): features of the known runs, from counters alone."""
+        return self._known_rows(None)
+
     @cached_property
     def _truth(self) -> Numbers:
         times = self.reference.log_times
