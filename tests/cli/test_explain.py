@@ -130,3 +130,40 @@ def test_a_damaged_row_of_a_table_fails_alone(kernel: Path, tmp_path: Path, caps
         "launches.csv:3: local_size must be written like 1024 or 1024x64, not 'many'"
     )
     assert (rows[2]["local_size"], rows[2]["global_size"]) == ("8x8", None)
+
+
+ROWS = """kernel void rows(global const float *a, global float *y, int n) {
+  int i = get_global_id(0);
+  float s = 0;
+  for (int j = 0; j < n; j++)
+    s += a[i * n + j];
+  y[i] = s;
+}
+"""
+
+
+def test_lines_of_the_source_are_shown(tmp_path: Path, capsys) -> None:
+    (tmp_path / "rows.cl").write_text(ROWS)
+    run("explain", str(tmp_path / "rows.cl"), *LAUNCH)
+    out = capsys.readouterr().out
+    assert "s += a[i * n + j];" in out
+    assert "getelementptr" not in out
+    run("explain", str(tmp_path / "rows.cl"), *LAUNCH, "--json")
+    said = json.loads(capsys.readouterr().out)
+    assert {5, 6} <= {each["line"] for each in said["lines"]}
+    assert sum(each["added"] for each in said["lines"]) == pytest.approx(
+        sum(each["added"] for each in said["instructions"]), abs=1e-4
+    )
+    run("explain", str(tmp_path / "rows.cl"), *LAUNCH, "--ir")
+    assert "getelementptr" in capsys.readouterr().out
+
+
+def test_models_of_times_are_explained_too(tmp_path: Path, capsys) -> None:
+    (tmp_path / "rows.cl").write_text(ROWS)
+    words = ("explain", str(tmp_path / "rows.cl"), *LAUNCH, "--pair", "xeon-h200")
+    run(*words, "--global-size", "4096")
+    out = capsys.readouterr().out
+    assert "gpu, ms" in out
+    assert out.index("s += a[i * n + j];") < out.index("y[i] = s;")
+    run(*words, code=1)
+    assert "give its --global-size" in capsys.readouterr().err

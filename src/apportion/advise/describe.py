@@ -63,9 +63,7 @@ def describe(
     began = time.perf_counter()
     if not isinstance(source, Source):
         source = Source.read(source)
-    options = compile or CompileOptions(
-        target=source.build.target or TARGET if source.language == "opencl" else None, vectorize=vectorized
-    )
+    options = compile or compiled_as(source, vectorized=vectorized)
     recovered = None
     try:
         ir = ir_of(source, options)
@@ -97,6 +95,12 @@ def describe(
         declared=recovered.declared if recovered else None,
         milliseconds={stage: 1e3 * seconds for stage, seconds in spent.items()},
     )  # fmt: skip
+
+
+def compiled_as(source: Source, *, vectorized: bool) -> CompileOptions:
+    """How a source is compiled for models of shares: as what they learned from was."""
+    target = source.build.target or TARGET if source.language == "opencl" else None
+    return CompileOptions(target=target, vectorize=vectorized)
 
 
 def _kernel(ir: str, wanted: str | None, name: str) -> str | None:

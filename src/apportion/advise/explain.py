@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from apportion.advise.describe import describe
+from apportion.advise.describe import compiled_as, describe
 from apportion.advise.predictor import DEFAULT_PAIR, forests_model
 from apportion.advise.queries import Query, Size
 from apportion.learn.shares.kernel_query import KernelQuery
 from apportion.learn.shares.nearest_launches import RECALLED
+from apportion.program.compile import ir_of
 from apportion.program.drawing.draw import svg
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.kernel.features import FEATURES, INPUTS, RANGE_INPUTS, nodes_of
+from apportion.program.kernel.instructions import read_module
+from apportion.program.kernel.source_lines import SourceLines
 from apportion.program.source import Source
 
 WHOLE = "the program as a whole"
@@ -40,6 +43,8 @@ class Line:
     function: str
     text: str
     added: float
+    line: int = 0
+    "Of the source; 0 where the compiler ascribes the instruction to none."
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,24 @@ class Explanation:
     "Feature that the kernel has nothing of → what its absence added."
     graph: ProgramGraph
     warnings: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    "The lines of the source, where its instructions are known to come from some."
+
+    @property
+    def source_lines(self) -> list[tuple[int, str, float]]:
+        """Lines of the source by how much their instructions moved the answer: number, text, percent."""
+        added: dict[int, float] = defaultdict(float)
+        for line in self.lines:
+            added[line.line] += line.added
+        return sorted(
+            ((number, self._text_of(number), value) for number, value in added.items()),
+            key=lambda each: -abs(each[2]),
+        )
+
+    def _text_of(self, number: int) -> str:
+        return (
+            self.source[number - 1].strip() if 0 < number <= len(self.source) else "(no line of the source)"
+        )
 
     @property
     def share(self) -> float:
@@ -91,8 +114,13 @@ class Explanation:
                     "function": line.function,
                     "text": line.text,
                     "added": round(line.added / 100, 6),
+                    "line": line.line,
                 }
                 for line in self.lines
+            ],
+            "lines": [
+                {"line": number, "text": text, "added": round(value / 100, 6)}
+                for number, text, value in (self.source_lines if self.source else ())
             ],
         }
 
@@ -120,6 +148,8 @@ def explain(
     model: str | Path | None = None,
 ) -> Explanation:
     """What moved the answer that `predict` gives for the same arguments; it raises what that raises."""
+    if not isinstance(source, Source):
+        source = Source.read(source)
     query = Query(source, local_size, bytes, kernel, global_size)
     predictor = forests_model("load-balance", pair, model)
     described = describe(source, kernel=kernel, vectorized=predictor.vectorized)
@@ -142,8 +172,15 @@ def explain(
         for node in carried:
             for instruction in homes[node]:
                 nodes[instruction] += added[name] / len(carried) / len(homes[node])
+    places = _places(source, graph, vectorized=predictor.vectorized) if described.declared is None else {}
     lines = tuple(
-        Line(node, graph.functions[graph.node_function[node]].name, _text(graph, node), nodes[node])
+        Line(
+            node,
+            graph.functions[graph.node_function[node]].name,
+            _text(graph, node),
+            nodes[node],
+            places.get(node, 0),
+        )
         for node in np.flatnonzero(graph.node_type == NodeType.INSTRUCTION).tolist()
         if node in nodes
     )
@@ -160,7 +197,28 @@ def explain(
         absent,
         graph,
         described.warnings,
+        tuple(str(source.text).splitlines()) if any(places.values()) else (),
     )
+
+
+def _places(source: Source, graph: ProgramGraph, *, vectorized: bool) -> dict[int, int]:
+    """Instruction → line of the source: those of the same code, compiled once more with debug locations."""
+    if source.language in ("llvm", "bitcode"):
+        return {}
+    options = compiled_as(source, vectorized=vectorized)
+    ir = ir_of(source, replace(options, line_tables=True))
+    lines = SourceLines.of(ir, source.name)
+    functions = read_module(ir).functions
+    nodes: dict[str, list[int]] = defaultdict(list)
+    for node in np.flatnonzero(graph.node_type == NodeType.INSTRUCTION).tolist():
+        if graph.full_text(node) is not None:  # the root stands for no instruction
+            nodes[graph.functions[graph.node_function[node]].name].append(node)
+    found: dict[int, int] = {}
+    for name, mine in nodes.items():
+        written = functions[name].instructions if name in functions else ()
+        if len(written) == len(mine):
+            found |= {node: lines.line_of(each.text) for node, each in zip(mine, written, strict=True)}
+    return found
 
 
 def _homes(graph: ProgramGraph) -> list[list[int]]:

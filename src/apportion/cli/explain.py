@@ -11,10 +11,13 @@ from rich.text import Text
 
 from apportion.advise.explain import Explanation, Line
 from apportion.advise.explain import explain as explain_share
-from apportion.advise.predictor import DEFAULT_PAIR
-from apportion.advise.queries import size_of
+from apportion.advise.inspect import inspect
+from apportion.advise.predictor import DEFAULT_PAIR, is_timed
+from apportion.advise.queries import Size, size_of
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
+from apportion.errors import InvalidSetting
+from apportion.program.source import Source
 from apportion.settings import replace_file
 
 _BAR = 24
@@ -30,6 +33,7 @@ def explain(
     model: str | None = None,
     lines: int = 20,
     every: Annotated[bool, Parameter(negative="")] = False,
+    ir: Annotated[bool, Parameter(negative="")] = False,
     picture: Path | None = None,
     building: Building = USUAL,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -44,13 +48,18 @@ def explain(
         global_size: work-items in all, where the pair's model knows ranges.
         pair: of devices.
         model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
-        lines: how many instructions to show, those that moved the answer most.
-        every: show every instruction, in the program's order.
+        lines: how many lines of the source, or instructions, to show: those that moved the answer most.
+        every: show every instruction of LLVM IR, in the program's order.
+        ir: show instructions of LLVM IR, not lines of the source.
         picture: write the program graph as SVG, its instructions coloured by what they added.
         json: print one line of JSON per kernel.
     """
     group = size_of(local_size, "local_size")
     whole = None if global_size is None else size_of(global_size, "global_size")
+    if model is None and is_timed(pair, "numpy"):
+        for path in sources:
+            _explain_times(building.source(path), kernel, group, whole, pair, lines, json)
+        return
     for number, source in enumerate(sources):
         found = explain_share(
             building.source(source),
@@ -66,12 +75,49 @@ def explain(
         if json:
             print_json(found.as_json())
         else:
-            _show(found, found.lines if every else found.strongest[:lines])
+            _show(found)
+            if found.source and not (ir or every):
+                _show_lines(found, lines)
+            else:
+                _show_instructions(found, found.lines if every else found.strongest[:lines])
         if picture is not None:
             _draw(found, picture if number == 0 else picture.with_stem(f"{picture.stem}-{number + 1}"))
 
 
-def _show(found: Explanation, lines: tuple[Line, ...] | list[Line]) -> None:
+def _explain_times(
+    source: Source,
+    kernel: str | None,
+    group: Size,
+    whole: Size | None,
+    pair: str,
+    most_lines: int,
+    json: bool,
+) -> None:
+    """What each line takes on the devices of a pair whose times were learned."""
+    if whole is None:
+        raise InvalidSetting(f"The models of {pair} know the range of a launch: give its --global-size")
+    found = inspect(source, global_size=whole, local_size=group, kernel=kernel)
+    devices = sorted(
+        {where for line in found.lines for where in line.seconds if where.startswith(f"{pair}/")}
+    )
+    text = str(source.text).splitlines()
+    ranked = sorted(found.lines, key=lambda line: -max((line.seconds[each] for each in devices), default=0.0))
+    rows = [
+        (
+            line.line or "", *(f"{1e3 * line.seconds[each]:.4g}" for each in devices),
+            text[line.line - 1].strip() if 0 < line.line <= len(text) else "(no line of the source)",
+        )
+        for line in ranked[:most_lines]
+    ]  # fmt: skip
+    if json:
+        print_json({"kernel": found.kernel, "pair": pair, "lines": [line.as_json() for line in ranked]})
+        return
+    names = [f"{each.partition('/')[2]}, ms" for each in devices]
+    print_table(("line", *names, "source"), rows, title=f"{found.kernel}, {pair}", right=("line", *names))
+    note("Milliseconds of each line's operations and bytes, if nothing overlaps.")
+
+
+def _show(found: Explanation) -> None:
     rows = [
         ("before looking", _signed(found.base)),
         *((f"input: {name}", _signed(value)) for name, value in _ranked(found.inputs)),
@@ -85,6 +131,21 @@ def _show(found: Explanation, lines: tuple[Line, ...] | list[Line]) -> None:
     rows.append(("instructions", _signed(sum(line.added for line in found.lines))))
     rows.append(("CPU share", f"{found.share:.1f}"))
     print_table(("what", "percent"), rows, title=f"{found.name}, {found.pair}", right=("percent",))
+
+
+def _show_lines(found: Explanation, most_lines: int) -> None:
+    lines = found.source_lines
+    most = max((abs(added) for _, _, added in lines), default=0.0) or 1.0
+    shown = [
+        (_signed(added), _bar(added / most), number or "", text)
+        for number, text, added in lines[:most_lines]
+    ]  # fmt: skip
+    print_table(("percent", "", "line", "source"), shown, right=("percent", "line"))
+    if len(lines) > len(shown):
+        note(f"{len(lines) - len(shown)} more lines: --lines shows more; --ir shows instructions.")
+
+
+def _show_instructions(found: Explanation, lines: tuple[Line, ...] | list[Line]) -> None:
     most = max((abs(line.added) for line in found.lines), default=0.0) or 1.0
     shown = [(_signed(line.added), _bar(line.added / most), line.function, line.text) for line in lines]
     left = len(found.lines) - len(shown)
