@@ -297,7 +297,7 @@ def _print(tuning: Tuning, json: bool) -> None:
         (*shown, unit),
         rows,
         right=(*shown, unit),
-        title=f"{len(tuning.measured)}{of} configurations measured",
+        title=f"{len(tuning.measured)}{of} measured",
     )
     note(f"Best: {as_words(tuning.in_words(tuning.best))}")
     if tuning.gain is not None:
