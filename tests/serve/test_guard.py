@@ -194,13 +194,12 @@ def test_a_kernel_that_calls_the_machine_opens_no_file_of_the_user(service):
     secret.write_text("A")
     body = {**RUN, "trust": True, "devices": ["cpu"], "seconds": 1.0}
     try:
-        allowed = service.job("/api/run", {**body, "source": opencl(opens("/usr/bin/env"))})
-        if allowed["state"] != "failed" or allowed["error"]["kind"] != "DeadlineExceeded":
-            pytest.skip("this driver's kernels make no system calls")
         if not service.ask("GET", "/api/health").json["sandboxed"]:
             pytest.skip("this machine has no Landlock")
         for path in (str(secret), "/etc/shadow", "/etc/passwd"):
-            assert service.job("/api/run", {**body, "source": opencl(opens(path))})["state"] == "done"
+            job = service.job("/api/run", {**body, "source": opencl(opens(path))})
+            # Refused, or killed for the call where the driver's process may make none; never opened.
+            assert job["state"] == "done" or job["error"]["kind"] != "DeadlineExceeded", path
     finally:
         secret.unlink()
 
@@ -216,8 +215,8 @@ def test_malformed_requests_get_an_error_of_ours_and_tell_nothing_of_the_machine
         if answer.status >= 400:
             assert set(answer.json) == {"error"}
             assert not leaks(answer.text), answer.text[:500]
-    assert {200, 422} <= seen
-    assert service.ask("GET", "/api/health").status == 200
+    assert 422 in seen
+    assert service.ask("POST", "/api/predict", PREDICT).status == 200
 
 
 def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path):
