@@ -55,6 +55,8 @@ _KEPT_PLANS = 32
 "Plans that a worker keeps, to be launched again without being sent."
 _SERVER = "apportion.runtime.opencl.server"
 "What the worker runs, in its cage."
+_SWEEP_SECONDS = 5.0
+"What a keeper has to end and collect what it keeps, on a busy machine."
 _FAREWELL_SECONDS = 0.5
 "What a process has to end by itself."
 _DRIVER_BYTES = 2 << 30
@@ -485,7 +487,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a keeper and, through it, all that it keeps."""
     process.terminate()
     try:
-        process.wait(_FAREWELL_SECONDS)
+        process.wait(_SWEEP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
