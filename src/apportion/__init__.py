@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apportion.advise.explain import Explanation, explain
     from apportion.advise.found_devices import devices
-    from apportion.advise.learned_policy import share, together
+    from apportion.advise.learned_policy import session, share, together
     from apportion.advise.predictor import Prediction, predict, predict_all
     from apportion.advise.queries import Query
     from apportion.advise.relative_answers import Relative
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from apportion.advise.tuning import Tunable, Tuning, tune
     from apportion.client import Client
     from apportion.coexecution.bound import Execution
+    from apportion.coexecution.session import Session
+    from apportion.coexecution.session_array import SessionArray
     from apportion.coexecution.sharing import Together
     from apportion.errors import ApportionError
     from apportion.learn.relative.profile import Profile
@@ -50,6 +52,8 @@ __all__ = [
     "Query",
     "Range",
     "Relative",
+    "Session",
+    "SessionArray",
     "Source",
     "Space",
     "Together",
@@ -64,6 +68,7 @@ __all__ = [
     "predict",
     "predict_all",
     "relative_performance",
+    "session",
     "share",
     "together",
     "tune",
@@ -76,6 +81,9 @@ _HOMES = {
     "CompileOptions": "apportion.program.compile:CompileOptions",
     "DeviceInfo": "apportion.runtime.base:DeviceInfo",
     "Execution": "apportion.coexecution.bound:Execution",
+    "Session": "apportion.coexecution.session:Session",
+    "SessionArray": "apportion.coexecution.session_array:SessionArray",
+    "session": "apportion.advise.learned_policy:session",
     "Explanation": "apportion.advise.explain:Explanation",
     "LocalMemory": "apportion.runtime.base:LocalMemory",
     "Prediction": "apportion.advise.predictor:Prediction",

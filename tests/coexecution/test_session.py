@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -325,3 +327,17 @@ def test_results_stay_readable_after_the_session() -> None:
         a = session.array(np.ones(N, np.int32))
         session.kernel(SOURCE, "scale")(a, 3, global_size=N, local_size=64)
     assert a.home.tolist() == [3] * N
+
+
+def test_the_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "programs.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    names: dict[str, Any] = {}
+    exec(compile(code, "programs.md", "exec"), names)
+    expected = names["grid"]
+    for _ in range(100):
+        inner = expected[1:-1, :-2] + expected[1:-1, 2:] + expected[:-2, 1:-1] + expected[2:, 1:-1]
+        expected = expected.copy()
+        expected[1:-1, 1:-1] = np.float32(0.25) * inner
+    np.testing.assert_allclose(names["result"], expected, rtol=1e-5)
+    assert capsys.readouterr().out.startswith("spread ")

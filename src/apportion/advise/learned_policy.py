@@ -12,6 +12,7 @@ from pathlib import Path
 from apportion.advise import launch_times as timing
 from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
 from apportion.coexecution.policies.base import Policy
+from apportion.coexecution.session import USUAL, Session, SessionSettings
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
 from apportion.program.compile import CompileOptions
@@ -105,6 +106,41 @@ def share(
         limits=limits,
         backend=backend,
         drivers=drivers,
+    )
+
+
+def session(
+    devices: Sequence[str] | None = None,
+    *,
+    predictor: Predictor = learned,
+    backend: Backend | str = "opencl",
+    drivers: DriverOptions = DEFAULT_DRIVERS,
+    limits: Limits | None = None,
+    settings: SessionSettings = USUAL,
+) -> Session:
+    """Run a program of many kernels over arrays that stay on the device that needs them.
+
+        with apportion.session() as s:
+            x = s.array(values)
+            s.kernel("scale.cl")(x, 2.0, global_size=len(values))
+            result = x.numpy()
+
+    Close the result, or use it in a `with`: it holds the devices.
+
+    Args:
+        devices: ids of the devices that may be used; None: all of them.
+        predictor: predicts what each kernel takes before it ran.
+        backend: what runs launches: one that is open and stays so, or the name of one (`opencl-direct`).
+        drivers: how the drivers are started.
+        limits: how long a queued launch may take, and its memory.
+        settings: how far it looks ahead, and how much of a device's memory it takes.
+
+    Raises:
+        NoDevice: this machine has no OpenCL device.
+        UnknownName: no such device.
+    """
+    return Session(
+        devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings
     )
 
 

@@ -1,6 +1,6 @@
 """A program of many kernels over arrays that stay where they are.
 
-    with session() as s:
+    with Session() as s:
         old, new = s.array(grid), s.zeros(grid.shape, grid.dtype)
         step = s.kernel(source, "jacobi")
         for _ in range(100):
@@ -884,18 +884,3 @@ def _lost_in_words(array: SessionArray, lost: list[Interval]) -> str:
     count = sum(end - start for start, end in lost)
     what = "all" if count == array.nbytes else f"{count} of {array.nbytes} bytes (from {lost[0][0]} on)"
     return f"{array.name!r} is lost: {what}"
-
-
-def session(
-    devices: Sequence[str] | None = None,
-    *,
-    predictor: Predictor = from_speeds,
-    backend: Backend | str = "opencl",
-    drivers: DriverOptions = DEFAULT_DRIVERS,
-    limits: Limits | None = None,
-    settings: SessionSettings = USUAL,
-) -> Session:
-    """A session on these devices; see `Session`."""
-    return Session(
-        devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings
-    )
