@@ -62,6 +62,20 @@ def on_all_devices() -> apportion.Execution | None:
     return execution
 
 
+def a_program_of_launches() -> bool:
+    if not apportion.devices():
+        return True
+    with apportion.session() as session:
+        opened: apportion.Session = session
+        x: apportion.SessionArray = opened.array(np.ones(1 << 10, np.float32))
+        y = opened.zeros(1 << 10, np.float32)
+        saxpy = opened.kernel(SAXPY, "saxpy")
+        for _ in range(3):
+            saxpy(2.0, x, y, 1 << 10, global_size=1 << 10, local_size=64)
+        where: str = opened.explain()[0].device
+    return bool(where) and y.shape == (1 << 10,)
+
+
 def add(*, step: int) -> int:
     return sum(range(0, 20_000, step))
 
@@ -96,6 +110,7 @@ def main() -> None:
     print(f"{what_it_is().nodes} nodes")
     print(f"steps of {fastest().best['step']}")
     print(f"relative: {', '.join(over_systems().order)}")
+    assert a_program_of_launches()
     execution = on_all_devices()
     print("no device" if execution is None else f"shared by {len(execution.split)}")
     try:
