@@ -65,9 +65,10 @@ def on_all_devices() -> apportion.Execution | None:
 def a_program_of_launches() -> bool:
     if not apportion.devices():
         return True
+    ones = np.ones(1 << 10, np.float32)
     with apportion.session() as session:
         opened: apportion.Session = session
-        x: apportion.SessionArray = opened.array(np.ones(1 << 10, np.float32))
+        x: apportion.SessionArray = opened.array(ones)
         y = opened.zeros(1 << 10, np.float32)
         saxpy = opened.kernel(SAXPY, "saxpy")
         for _ in range(3):
