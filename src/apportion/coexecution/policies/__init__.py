@@ -18,6 +18,7 @@ policies = Registry(
     {
         "learned": f"{_HERE}.learned:LearnedPolicy",
         "learned+feedback": f"{_HERE}.feedback:FeedbackPolicy",
+        "bayes": f"{_HERE}.bayes:BayesPolicy",
         "dynamic": f"{_HERE}.dynamic:DynamicPolicy",
         "static": f"{_HERE}.static:StaticPolicy",
         "even": f"{_HERE}.even:EvenPolicy",
