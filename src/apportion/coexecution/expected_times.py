@@ -57,7 +57,7 @@ class Belief:
         alike = settings.alike
         self.covariance = deviation**2 * (alike * np.ones((count, count)) + (1 - alike) * np.eye(count))
 
-    def observe(self, device: str, seconds: float, times: int = 1) -> None:
+    def observe(self, device: str, seconds: float, times: float = 1.0) -> None:
         """Take account of a time that was measured, or of the median of several."""
         place = self._places[device]
         column = self.covariance[:, place].copy()

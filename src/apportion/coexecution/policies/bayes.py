@@ -1,8 +1,10 @@
 """The policy `bayes`: the launch that costs least, what it teaches about the launches to come included.
 
 Each device's time is believed to be normal in the logarithm, with the forecast's shape: fixed + rate × share,
-off by one factor. Launches correct the factors in closed form (`expected_times.Belief`). A launch is worth what
-it takes less what it may save: as many launches are taken to come as there were. There is no rule for exploring.
+off by one factor. Launches correct the factors in closed form (`expected_times.Belief`). A launch is worth
+what
+it takes less what it may save: as many launches are taken to come as there were. There is no rule for
+exploring.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class BayesPolicy(Policy):
         self.settings = settings
 
     def choose(self, situation: Situation, seen: Observations) -> Choice:
-        """The split whose expected time, less what it may save in as many launches as there were, is least."""
+        """The split whose expected time, less what it may save in as many launches as there were, is
+        least."""
         weighed = _Weighed(situation, seen, self.settings)
         best = min(weighed.candidates(), key=lambda each: each.worth)
         if best.tries:
@@ -54,7 +57,8 @@ class BayesPolicy(Policy):
         return Choice(split, best.seconds, f"{said} {best.seconds * 1e3:.3g} ms")
 
     def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
-        """Whether a launch took what was expected, to three deviations of the noise, and launches have not doubled."""
+        """Whether a launch took what was expected, to three deviations of the noise, and launches have not
+        doubled."""
         doubled = seen.noted & (seen.noted - 1) == 0
         if choice.seconds is None or doubled:
             return False
@@ -90,7 +94,9 @@ class _Weighed:
         """The best split if devices were off by these factors, and its time."""
         models = self.models(factors)
         alone = {
-            name: self.known[name] if name in self.known and name not in factors else models[name].seconds(1.0)
+            name: self.known[name]
+            if name in self.known and name not in factors
+            else models[name].seconds(1.0)
             for name in self.names
         }
         single = min(self.names, key=lambda name: alone[name])
