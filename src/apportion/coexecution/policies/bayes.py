@@ -26,7 +26,7 @@ _NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _PossibleLaunch:
     split: Split
     seconds: float
     worth: float
@@ -45,7 +45,7 @@ class BayesPolicy(Policy):
     def choose(self, situation: Situation, seen: Observations) -> Choice:
         """The split whose expected time, less what it may save in as many launches as there were, is
         least."""
-        weighed = _Weighed(situation, seen, self.settings)
+        weighed = _WeighedLaunches(situation, seen, self.settings)
         best = min(weighed.candidates(), key=lambda each: each.worth)
         if best.tries:
             reason = f"{best.tries} may be faster than believed: a launch of it pays for itself"
@@ -65,7 +65,7 @@ class BayesPolicy(Policy):
         return abs(math.log(seconds / choice.seconds)) < 3 * self.settings.noise
 
 
-class _Weighed:
+class _WeighedLaunches:
     def __init__(self, situation: Situation, seen: Observations, settings: BeliefSettings) -> None:
         self.situation, self.seen, forecast = situation, seen, situation.forecast
         self.names = situation.names
@@ -123,7 +123,7 @@ class _Weighed:
             total += math.prod(weight for _, weight in nodes) * taken
         return total + (self.sharing if len(used) > 1 else 0.0)
 
-    def candidates(self) -> list[_Candidate]:
+    def candidates(self) -> list[_PossibleLaunch]:
         split, _ = self.best({})
         splits = [split, *(everything(name, self.names) for name in self.names)]
         if (seen := self.seen.best_seen()) is not None and not self.situation.obstacle:
@@ -138,7 +138,7 @@ class _Weighed:
             taught = [name for name, share in each.shares.items() if share > 0 and name in self.unknown]
             saves = max((self._saves(name, least) for name in taught), default=0.0)
             tries = " and ".join(taught) if seconds > least and taught else ""
-            found.append(_Candidate(each, seconds, seconds - horizon * saves, tries))
+            found.append(_PossibleLaunch(each, seconds, seconds - horizon * saves, tries))
         return found
 
     def _saves(self, name: str, least: float) -> float:
