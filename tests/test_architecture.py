@@ -253,3 +253,13 @@ def test_nothing_is_left_for_later():
         if marks.search(line)
     )
     assert places(found) == []
+
+
+def test_every_link_in_the_documentation_leads_somewhere():
+    lost = []
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for target in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", page.read_text()):
+            # The reference is made from the code when the site is built.
+            if not (page.parent / target).exists() and not target.startswith("reference/"):
+                lost.append(f"{page.relative_to(ROOT)}: {target}")
+    assert lost == []

@@ -82,7 +82,10 @@ def add(*, step: int) -> int:
 
 
 def fastest() -> apportion.Tuning:
+    space = apportion.Space({"step": apportion.Range(1, 32)})
     tunable = apportion.Tunable(add, {"step": (1, 2, 4, 8, 16, 32)})
+    assert {"step": 7} in space.configurations
+    assert apportion.Tolerance(relative=0.01).absolute is None
     tuning = apportion.tune(tunable, budget=6, progress=False)
     assert tuning.best["step"] in (1, 2, 4, 8, 16, 32)
     return tuning
@@ -104,11 +107,16 @@ def over_systems() -> apportion.Relative:
     )
 
 
+def from_a_service(address: str) -> apportion.Client:
+    return apportion.Client(address, seconds=5.0)
+
+
 def main() -> None:
     assert apportion.LocalMemory(1024).nbytes == 1024
     print(f"apportion {apportion.__version__}")
     print(f"CPU's share {where_to_run().cpu_share:.2f}")
     print(f"{what_it_is().nodes} nodes")
+    from_a_service("http://127.0.0.1:8765")
     print(f"steps of {fastest().best['step']}")
     print(f"relative: {', '.join(over_systems().order)}")
     assert a_program_of_launches()

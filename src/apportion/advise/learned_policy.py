@@ -63,6 +63,7 @@ def share(
     predictor: Predictor = learned,
     merges: Mapping[str, str] | None = None,
     trust: bool = False,
+    trust_source: bool = False,
     compile: CompileOptions = DEFAULT_COMPILE,
     limits: Limits | None = None,
     backend: Backend | str = "opencl",
@@ -84,6 +85,7 @@ def share(
         predictor: predicts what each device takes at the first launch of a size.
         merges: argument → how the devices' results are put together, where you know better than the analysis.
         trust: do not compare the first launch of a size with one device's results.
+        trust_source: run a source that has inline assembly, or code for some compilers only.
         compile: macros, include folders and the standard.
         limits: the deadline of a launch, and its memory.
         backend: what runs launches: one that is open and stays so, or the name of one (`replay:FOLDER`).
@@ -102,6 +104,7 @@ def share(
         predictor=predictor,
         merges=merges,
         trust=trust,
+        trust_source=trust_source,
         compile=compile,
         limits=limits,
         backend=backend,
