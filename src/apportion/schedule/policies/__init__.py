@@ -19,6 +19,7 @@ policies = Registry(
         "eft_late": f"{_HOME}.earliest:eft_late",
         "sjf": f"{_HOME}.earliest:sjf",
         "careful": f"{_HOME}.earliest:careful",
+        "careful_short": f"{_HOME}.earliest:careful_short",
         "max_min": f"{_HOME}.shares:max_min",
         "sum_throughput": f"{_HOME}.shares:sum_throughput",
         "makespan": f"{_HOME}.makespan:makespan",

@@ -42,3 +42,14 @@ def careful(problem: SchedulingProblem) -> Schedule:
     default says."""
     problem.need_times("careful")
     return by_events(problem, late=True, backfill="conservative", careful=True)
+
+
+def careful_short(problem: SchedulingProblem) -> Schedule:
+    """`careful` with the least work first, as in `sjf`: the least mean completion, and a longer makespan
+    under load."""
+    problem.need_times("careful_short")
+    least = problem.beliefs.seconds.min(axis=1)
+    return by_events(
+        problem, late=True, backfill="conservative", careful=True,
+        key=least * problem.trace.width, age=AGED * least,
+    )  # fmt: skip

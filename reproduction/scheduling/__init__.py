@@ -1,0 +1,1 @@
+"""Scheduling policies: parity with Gavel, what wrong predictions cost, jobs drawn from measured runs."""

@@ -1,0 +1,52 @@
+"""`python -m reproduction scheduling`: the three pages about scheduling, from stored measurements or new
+ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.cli.show import note
+from apportion.errors import UnreadableFile
+from apportion.settings import replace_file
+from reproduction.scheduling.page import pages
+from reproduction.scheduling.study import study
+
+STORED = Path(__file__).parent / "stored.json.gz"
+
+
+def scheduling(
+    *,
+    measure: Annotated[bool, Parameter(negative="")] = False,
+    data: Path = Path("../shared/data/gavel"),
+    jobs: int = 50_000,
+    seeds: int = 20,
+    stored: Path = STORED,
+    out: Path = Path("docs/results"),
+) -> None:
+    """Write the results pages about scheduling.
+
+    Args:
+        measure: measure again and store that, instead of reading what is stored; some minutes.
+        data: Gavel's throughputs, traces and results; needed to measure.
+        jobs: drawn from measured runs.
+        seeds: draws of the errors of predictions.
+        stored: where the measurements are kept.
+        out: the folder of the pages.
+    """
+    if measure:
+        if not (data / "given.json").exists():
+            raise UnreadableFile(f"Gavel's reference data is not in {data}. Name its folder with --data")
+        found = study(data, jobs=jobs, seeds=seeds, say=note)
+        replace_file(stored, gzip.compress(json.dumps(found).encode(), mtime=0))
+    try:
+        found = json.loads(gzip.decompress(stored.read_bytes()))
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {stored}: {error.strerror}. Make it with --measure") from error
+    for name, text in pages(found).items():
+        replace_file(out / name, text.encode())
+        note(f"{out / name}")
