@@ -50,7 +50,7 @@ class KernelNumbers:
 
 PUBLISHED = published("kernels", KernelNumbers)
 SHIPPED = "pooled forests"
-"The row that is what `apportion predict` uses."
+"The row that is what the recalling models use."
 SHIPPED_CLASS = "pooled, vote for a class"
 "The row that is the class it gives beside the share."
 _SHARED_TIME = (
@@ -117,7 +117,7 @@ def _reading(comparison: Comparison) -> list[str]:
         "rows, and the time lost is that of all rows together beyond the oracle's, as a part of it.",
         *(_SHARED_TIME if comparison.task == "load-balance" else ()),
         "",
-        f"`{SHIPPED}` is what `apportion predict` uses: a forest on all of the code, one on a summary of it,",
+        f"`{SHIPPED}` answers as `--model cgo17-nvidia-recall`: forests on all code, on a summary,",
         "one on that summary and on what the nearest known launches did (`recalled`), and one on the inputs",
         "alone, which is heard where a training row moved exactly as many bytes; the answer is the mean of",
         "the middle 30 % of the trees. They learn the shares beside both GPUs and the faster device at once.",
