@@ -9,7 +9,7 @@ import pytest
 from apportion.errors import CompileError, MalformedInput
 from apportion.program import siblings
 from apportion.program.buildfile import BuildOptions
-from apportion.program.compile import CompileOptions, driver_text, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.source import Source
 
 
@@ -108,3 +108,12 @@ def test_a_driver_gets_one_text_however_includes_are_written(tmp_path: Path) -> 
     assert "#include" not in text
     assert "store i32 24" in ir_of(Source(text, "opencl"))
     assert driver_text(Source("kernel void f() {}", "opencl"), CompileOptions()) == "kernel void f() {}"
+
+
+def test_macros_that_are_more_than_a_value_go_into_a_drivers_text() -> None:
+    build = BuildOptions(defines=("N=4", "JOIN(a, b)=a ## b", "KIND=unsigned int"))
+    source = Source("kernel void f(global KIND *x) { *JOIN(, x) = N; }", "opencl", build=build)
+    assert driver_options(source, CompileOptions()) == "-DN=4"
+    text = driver_text(source, CompileOptions())
+    assert text.startswith("#define JOIN(a, b) a ## b\n#define KIND unsigned int\n#line 1 ")
+    assert "store i32 4" in ir_of(Source(text, "opencl", build=BuildOptions(defines=("N=4",))))

@@ -27,7 +27,7 @@ from apportion.errors import ApportionError, InvalidSetting, UnknownName, Unread
 from apportion.jobs.holding import held
 from apportion.jobs.journal import Journal
 from apportion.program.buildfile import NOTHING, BuildOptions
-from apportion.program.compile import CompileOptions, driver_options, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.signature import Signature, signatures_of
 from apportion.program.source import Source
@@ -286,7 +286,9 @@ def _deduced(source: Source, campaign: Campaign) -> Iterator[Workload | Point]:
         try:
             cases = cases_of(signature, accesses[name], text, campaign.sizes, campaign.local_sizes)
             words = driver_options(source, CompileOptions())
-            yield Workload(Path(source.name).name, "", text, name, tuple(cases), words)
+            yield Workload(
+                Path(source.name).name, "", driver_text(source, CompileOptions()), name, tuple(cases), words
+            )
         except ApportionError as error:
             key = _key(source.digest, name, "arguments")
             yield Point(key, Path(source.name).name, digest=source.digest, kernel=name, failure=_words(error))

@@ -34,6 +34,7 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
+_TEXTUAL = re.compile(r"[^\w=.+-]")
 _INCLUDES = re.compile(r"^[^\S\n]*#[^\S\n]*include\b", re.MULTILINE)
 _UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
 
@@ -160,7 +161,7 @@ def effective(source: Source, options: CompileOptions) -> CompileOptions:
 def driver_options(source: Source, options: CompileOptions) -> str:
     """The options of a source in the words that drivers of OpenCL take."""
     options = effective(source, options)
-    words = [f"-D{define}" for define in options.defines]
+    words = [f"-D{define}" for define in options.defines if not _TEXTUAL.search(define)]
     words += [flag for flag in options.flags if flag != "-w"]
     if options.standard is not None:
         words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
@@ -175,6 +176,11 @@ def driver_text(source: Source, options: CompileOptions) -> str:
     """
     text = str(source.text)
     options = effective(source, options)
+    # Drivers take options apart at spaces: macros with more than a plain value go into the text.
+    macros = [define.partition("=") for define in options.defines if _TEXTUAL.search(define)]
+    if macros:
+        lines = "".join(f"#define {name} {value}\n" for name, _, value in macros)
+        text = f'{lines}#line 1 "{_escaped(source.name)}"\n{text}'
     if source.language != "opencl" or not options.include_paths or not _INCLUDES.search(text):
         return text
     return _asked(source, options, toolchain_of(options.compiler), _TEXT)

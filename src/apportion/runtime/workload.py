@@ -17,7 +17,7 @@ import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.program.buildfile import parsed, words_of
-from apportion.program.compile import CompileOptions, driver_options
+from apportion.program.compile import CompileOptions, driver_options, driver_text
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import Signature
@@ -139,7 +139,7 @@ def described(path: Path, source: Source | None = None, suite: str = "") -> Work
             resolved(said["arguments"], NDRange(tuple(size), tuple(local))) for size, local in said["ranges"]
         ]
         return Workload(
-            path.stem, suite or said.get("suite", ""), str(source.text), said["kernel"], tuple(cases),
+            path.stem, suite or said.get("suite", ""), driver_text(source, CompileOptions()), said["kernel"], tuple(cases),
             driver_options(source, CompileOptions()),
         )  # fmt: skip
     except KeyError as error:
