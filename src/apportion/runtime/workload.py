@@ -139,8 +139,8 @@ def described(path: Path, source: Source | None = None, suite: str = "") -> Work
             resolved(said["arguments"], NDRange(tuple(size), tuple(local))) for size, local in said["ranges"]
         ]
         return Workload(
-            path.stem, suite or said.get("suite", ""), driver_text(source, CompileOptions()), said["kernel"], tuple(cases),
-            driver_options(source, CompileOptions()),
+            path.stem, suite or said.get("suite", ""), driver_text(source, CompileOptions()), said["kernel"],
+            tuple(cases), driver_options(source, CompileOptions()),
         )  # fmt: skip
     except KeyError as error:
         lacks = f"it has no {error.args[0]!r}"
