@@ -123,6 +123,7 @@ def test_a_driver_without_devices_is_named_with_its_problem():
 def test_a_cache_that_cannot_be_written_makes_the_machine_unhealthy(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("APPORTION_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("COLUMNS", "200")  # the command stands on one line
     with pytest.raises(SystemExit) as exit_:
         doctor()
     assert exit_.value.code == 1

@@ -37,6 +37,9 @@ PURPOSES = {
     "jax": "turning JAX functions into graphs, and tuning them",
     "triton": "measuring and tuning Triton kernels on a GPU",
     "serve": "the studio: `apportion serve`",
+    "schedule": "scheduling jobs by linear programs",
+    "ray": "running work on a Ray cluster",
+    "docs": "building the documentation site",
     "counters": "telling the instruction mix of programs, and counting what kernels do",
 }
 "What each extra is for, in words that finish the sentence 'needed for …'."

@@ -24,10 +24,10 @@ class BeliefSettings:
     """How sure forecasts and measurements are."""
 
     alike: float = 0.4
-    """The correlation of a forecast's errors between devices. Measured with suites held out of the
-    campaign: 0.26 for the GPU given the CPU, 0.59 for the CPU."""
+    """The correlation of a forecast's errors between devices. Chosen between two values measured with suites
+    held out of the campaign: 0.26 for the GPU given the CPU, 0.59 for the CPU."""
     noise: float = 0.1
-    "The standard deviation of the log of a launch's time. Measured on the Xeon with an H200: 0.05 to 0.15."
+    "The standard deviation of the log of a launch's time. Chosen; not fitted to measured launches yet."
 
     def __post_init__(self) -> None:
         if not (0 <= self.alike < 1 and self.noise > 0):

@@ -33,9 +33,9 @@ class PlacementSettings:
     searched: int = 64
     "All assignments are tried where there are at most so many, else one kernel is moved at a time. Chosen."
     launch_seconds: float = 6e-6
-    "What a queued launch takes beyond its kernel. Measured on the Xeon with an H200."
+    "What a queued launch takes beyond its kernel. Chosen; not measured yet."
     move_seconds: float = 4e-5
-    "What a copy takes beyond its bytes: devices wait for each other. Measured there."
+    "What a copy takes beyond its bytes: devices wait for each other. From single launches on a Xeon with an H200."
     bytes_per_second: float = 6e9
     "What is copied per second where no calibration says. Chosen: PCIe with memory that is not pinned."
     better: float = 0.97
