@@ -35,7 +35,7 @@ class PlacementSettings:
     launch_seconds: float = 6e-6
     "What a queued launch takes beyond its kernel. Chosen; not measured yet."
     move_seconds: float = 4e-5
-    "What a copy takes beyond its bytes: devices wait for each other. From single launches on a Xeon with an H200."
+    "What a copy takes beyond its bytes: devices wait for each other. From launches on a Xeon with an H200."
     bytes_per_second: float = 6e9
     "What is copied per second where no calibration says. Chosen: PCIe with memory that is not pinned."
     better: float = 0.97
