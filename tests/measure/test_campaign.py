@@ -24,10 +24,12 @@ from apportion.measure.campaign import (
     run_campaign,
     workloads_of,
 )
+from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.visit import Launched
+from apportion.runtime.workload import Case, Workload
 
 CAMPAIGN = Campaign(sizes=(256,), local_sizes=(32,), repeats=Repeats(least=1, most=2), visit_seconds=8.0)
 
@@ -148,6 +150,56 @@ def test_a_kernel_that_hangs_costs_its_own_points(sources: list[Path], tmp_path:
     # After two ranges it is known, and costs no more time.
     assert said[:6] == [("hangs.cl", "DeadlineExceeded")] * 4 + [("hangs.cl", "Skipped")] * 2
     assert said[6:] == [("good.cl", "")] * 6
+
+
+def test_a_bad_description_beside_a_kernel_costs_its_own_points(tmp_path: Path) -> None:
+    good = {"kernel": "twice", "arguments": {"x": "float32[N]", "n": "int32:3"}, "ranges": [[[256], [32]]]}
+    bad = {
+        "unknown kernel": json.dumps({**good, "kernel": "thrice"}),
+        "no text": json.dumps({**good, "kernel": ["twice"]}),
+        "too large a number": json.dumps({**good, "arguments": {"x": "float32[N]", "n": "int32:99999999999999"}}),
+        "no type": json.dumps({**good, "arguments": {"x": "object[N]", "n": "int32:3"}}),
+        "too few": json.dumps({**good, "arguments": {"x": "float32[N]"}}),
+        "too large a range": json.dumps({**good, "ranges": [[[10**15], [1]]]}),
+        "no range": json.dumps({**good, "ranges": [[[1e300], [32]]]}),
+        "beyond counting": json.dumps({**good, "ranges": [[[10**30], [1]]]}),
+        "long structure": json.dumps({**good, "arguments": {"x": f"struct{{float32@0*{10**12}}}8[N]", "n": "int32:3"}}),
+        "digits": json.dumps({**good, "arguments": {"x": f"float32[{'9' * 5000}]", "n": "int32:3"}}),
+        "more digits": json.dumps(good).replace("256", "9" * 5000),
+        "half a pair": json.dumps({**good, "arguments": {"x": "float32[N]=file:\ud800", "n": "int32:3"}}),
+        "deep": "[" * 100_000 + "]" * 100_000,
+    }  # fmt: skip
+    sources = []
+    for number, (name, text) in enumerate({**bad, "whole": json.dumps(good)}.items()):
+        file = tmp_path / f"{number:02} {name}.cl"
+        file.write_text(
+            f"kernel void twice(global float *x, int n) {{ x[get_global_id(0)] *= n; }} // {number}"
+        )
+        file.with_suffix(".json").write_text(text)
+        sources.append(file)
+    points = _measure(tmp_path / "out", *sources, campaign=replace(CAMPAIGN, devices=("cpu",)))
+    assert [bool(point.failure) for point in points] == [True] * len(bad) + [False]
+    assert all(len(point.failure) < 500 for point in points)
+    said = dict(zip(bad, [point.failure for point in points], strict=False))
+    assert "No kernel called 'thrice'. " in said["unknown kernel"]
+    assert "does not fit int32" in said["too large a number"]
+    assert "No type called 'object'" in said["no type"]
+    assert "takes 2 arguments, not 1" in said["too few"]
+    assert "Cannot allocate memory" in said["too large a range"]
+    assert "at most 9,223,372,036,854,775,807 work-items" in said["beyond counting"]
+    assert _measure(tmp_path / "out", *sources, campaign=replace(CAMPAIGN, devices=("cpu",))) == []
+
+
+def test_arguments_of_a_workload_that_cannot_be_read_cost_that_case_alone(tmp_path: Path) -> None:
+    text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
+    span = NDRange((256,), (32,))
+    cases = (Case(span, ("object[256]",)), Case(span, ("float32[256]",)))
+    workload = Workload("twice", "", text, "twice", cases)
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False)
+    campaign = replace(CAMPAIGN, devices=("cpu",))
+    points = list(run_campaign([workload], tmp_path, campaign, limits=Limits(seconds=5), drivers=drivers))
+    assert ["No type called 'object'" in point.failure for point in points] == [True, False]
+    assert points[1].seconds
 
 
 def test_a_range_that_would_take_too_long_is_left_out_with_its_reason(

@@ -325,7 +325,13 @@ def _visits(
         for case in sorted(workload.cases, key=lambda case: case.span.work_items):
             if until is not None and time.monotonic() > until:
                 return
-            starts = {info.id: _start(workload, case, info) for info in infos}
+            try:
+                starts = {info.id: _start(workload, case, info) for info in infos}
+            except ApportionError as error:
+                point = _unread(workload, case, error)
+                if point.key not in done:
+                    yield [point]
+                continue
             left = [info.id for info in infos if _wanted(starts[info.id].key, done, number)]
             if not left:
                 continue
@@ -390,6 +396,16 @@ def _start(workload: Workload, case: Case, info: DeviceInfo) -> Point:
     )  # fmt: skip
 
 
+def _unread(workload: Workload, case: Case, error: ApportionError) -> Point:
+    size, local = case.span.in_words
+    arguments = " ".join(case.arguments)
+    return Point(
+        _key(workload.digest, workload.kernel, size, local, arguments, "arguments"), workload.name,
+        workload.suite, workload.digest, workload.kernel, size, local, arguments=arguments,
+        failure=_words(error),
+    )  # fmt: skip
+
+
 def _visit(
     workload: Workload,
     case: Case,
@@ -429,6 +445,8 @@ def visit_of(
     if not campaign.trust_source:
         check_runnable(workload.source, ir, workload.name)
     signatures, accesses = _read(ir, workload.source)
+    if workload.kernel not in signatures:
+        raise UnknownName("kernel", workload.kernel, signatures)
     plan = plan_of(workload, case, signatures[workload.kernel], accesses[workload.kernel])
     return Visit(
         plan, case.memory, tuple(devices), campaign.repeats, campaign.shares, campaign.most_seconds,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
-from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.bounds import MOST_ITEMS, NDRange
 from apportion.program.kernel.signature import KernelArgument
 from apportion.program.kernel.work import Contents, contents_of
 from apportion.runtime.base import LocalMemory, Value
@@ -43,6 +43,11 @@ _IMAGE = re.compile(
     r"(?P<kind>image[123]d(?:_array|_buffer)?):(?P<format>\w+)\[(?P<shape>[^\]]+)\](?:=(?P<fill>.+))?"
 )
 _FACTORS = re.compile(r"([*/])")
+_MOST_FIELDS = 1 << 16
+"Of one type in a row, in a structure."
+_DIGITS = re.compile(r"[0-9]+")
+_MOST_DIGITS = 30
+"That are read of a size: more are too many in any case."
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 
@@ -73,6 +78,8 @@ def _run(text: str) -> list[tuple[str, int]]:
     """The values of `float32@8*3`: three of them, one after the other from byte 8 on."""
     kind, _, rest = text.partition("@")
     offset, _, count = rest.partition("*")
+    if int(count or 1) > _MOST_FIELDS:
+        raise InvalidSetting(f"A structure has at most {_MOST_FIELDS:,} values, not {count:.30}")
     width = dtype_of(kind).itemsize
     return [(kind, int(offset) + width * number) for number in range(int(count or 1))]
 
@@ -270,7 +277,7 @@ def read_word(text: str) -> Word:
     except (ValueError, OverflowError) as error:
         if isinstance(error, InvalidSetting):
             raise
-        raise InvalidSetting(f"The argument {text!r} is no number that fits: {error}") from None
+        raise InvalidSetting(f"The argument {text!r:.60} is no number that fits: {error}") from None
     except UnknownName as error:
         raise InvalidSetting(f"The argument {text!r} cannot be read: {error}") from None
     raise InvalidSetting(f"An argument is written float32[64]=random, int32:5 or local:256, not {text!r}")
@@ -300,13 +307,15 @@ def evaluate(text: str, span: NDRange) -> int:
             part = part.strip()
             if part in ("*", "/"):
                 operation = part
-            elif part in known or part.isdigit():
-                number = known[part] if part in known else int(part)
+            elif part in known or _DIGITS.fullmatch(part):
+                number = known[part] if part in known else int(part[:_MOST_DIGITS])
                 value = value * number if operation == "*" else value // max(number, 1)
             else:
                 raise InvalidSetting(
                     f"{part!r} in {text!r} is neither a number nor one of {', '.join(known)}"
                 )
+            if value > MOST_ITEMS:
+                raise InvalidSetting(f"The size {text:.60} is more than {MOST_ITEMS:,}")
         total += value
     return total
 

@@ -136,17 +136,32 @@ def described(path: Path, source: Source | None = None, suite: str = "") -> Work
     source = source or Source.read(path, "opencl")
     try:
         cases = [
-            resolved(said["arguments"], NDRange(tuple(size), tuple(local))) for size, local in said["ranges"]
+            resolved(said["arguments"], NDRange(_sizes(size), _sizes(local)))
+            for size, local in said["ranges"]
         ]
+        for case in cases:
+            case.words()  # read now: what is wrong with them is this file's fault
         return Workload(
-            path.stem, suite or said.get("suite", ""), driver_text(source, CompileOptions()), said["kernel"],
-            tuple(cases), driver_options(source, CompileOptions()),
+            path.stem, suite or _text(said.get("suite", "")), driver_text(source, CompileOptions()),
+            _text(said["kernel"]), tuple(cases), driver_options(source, CompileOptions()),
         )  # fmt: skip
     except KeyError as error:
         lacks = f"it has no {error.args[0]!r}"
         raise MalformedInput(f"does not describe a kernel: {lacks}. {_EXAMPLE}", file=str(file)) from error
     except (TypeError, AttributeError, ValueError) as error:
         raise MalformedInput(f"does not describe a kernel ({error}). {_EXAMPLE}", file=str(file)) from error
+
+
+def _sizes(numbers: object) -> tuple[int, ...]:
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise TypeError(f"the sizes of a range are whole numbers in brackets, not {numbers!r:.60}")
+    return tuple(numbers)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is no text")
+    return value
 
 
 _EXAMPLE = (
@@ -183,7 +198,8 @@ def beside(source: Source, signature: Signature, given: Sequence[str] = ()) -> d
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        said = json.loads(file.read_text())
+        said = json.loads(file.read_text("utf-8"))
+        json.dumps(said, ensure_ascii=False).encode()  # half a pair of UTF-16 can be written nowhere
     except OSError as error:
         raise UnreadableFile(f"Cannot read {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

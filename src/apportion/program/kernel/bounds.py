@@ -9,6 +9,7 @@ known.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ def sizes_in_words(sizes: Iterable[int]) -> str:
     return "x".join(map(str, sizes))
 
 
+MOST_ITEMS = (1 << 63) - 1
+"Of a range; also what a size written in words may come to."
+
+
 @dataclass(frozen=True)
 class NDRange:
     """The index space of a launch: work-items per dimension, in whole work-groups."""
@@ -59,6 +64,8 @@ class NDRange:
                 f"Work-items of a range and of a work-group must be at least 1, not "
                 f"{sizes_in_words(self.global_size)} and {sizes_in_words(self.local_size)}"
             )
+        if math.prod(self.global_size) > MOST_ITEMS:
+            raise InvalidSetting(f"A range has at most {MOST_ITEMS:,} work-items: no device counts further")
         for size, local in zip(self.global_size, self.local_size, strict=True):
             if local < 1 or size < 1 or size % local:
                 raise InvalidSetting(
