@@ -21,7 +21,7 @@ from typing import Any
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.sharing import Together
 from apportion.runtime.opencl.backend import OpenCLBackend
-from apportion.runtime.plan import Outcome
+from apportion.runtime.plan import LaunchOutcome
 from apportion.runtime.split import Split
 from apportion.suite import problem_of
 from reproduction.efficiency.rounds import bound_stage
@@ -36,7 +36,7 @@ def stages(bound: BoundKernel, share: float, repeats: int) -> dict[str, Any]:
     return {name: _medians(launches) for name, launches in found.items()}
 
 
-def _medians(launches: list[tuple[float, Outcome]]) -> dict[str, float]:
+def _medians(launches: list[tuple[float, LaunchOutcome]]) -> dict[str, float]:
     times = {
         "wall": [wall for wall, _ in launches],
         "merge": [outcome.merge_seconds for _, outcome in launches],

@@ -67,9 +67,9 @@ def forecasts(
                 global_size=stage.global_size,
                 local_size=stage.local_size,
             )
-            enquiry = Launcher(kernel, bound.binding, bound.span, bound.case).enquiry()
-            found[SPEEDS].append(from_speeds(enquiry, infos))
-            found[MODEL].append(timing.forecast_of(enquiry, infos))
+            query = Launcher(kernel, bound.binding, bound.span, bound.case).query()
+            found[SPEEDS].append(from_speeds(query, infos))
+            found[MODEL].append(timing.forecast_of(query, infos))
     return found
 
 

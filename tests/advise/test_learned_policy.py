@@ -88,7 +88,7 @@ def test_the_learned_policy_runs_and_says_what_it_was_predicted_from(shipped: Pa
     assert "calibrated speeds" in execution.reason
     assert y.tolist() == [2.0] * 256
     _ship(shipped, "some-machine", "a Xeon", "an H200")
-    enquiry = bound._launcher.enquiry()
-    forecast = learned(enquiry, [CPU, GPU])
+    query = bound._launcher.query()
+    forecast = learned(query, [CPU, GPU])
     assert forecast.origin == "the timing model some-machine"
     assert forecast.models["cpu"].seconds(1.0) == pytest.approx(3 * forecast.models["gpu"].seconds(1.0))

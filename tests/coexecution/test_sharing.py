@@ -10,7 +10,7 @@ import pytest
 import apportion
 from apportion.advise.learned_policy import learned
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.forecast import Enquiry, Forecast
+from apportion.coexecution.forecast import Forecast, LaunchQuery
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, NotSplittable, UnknownName, VerificationFailed
 from apportion.runtime.base import DeviceInfo, LocalMemory
@@ -135,10 +135,10 @@ def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(backe
 
 def test_a_predictor_is_asked_once_and_knows_the_launch(backend: OpenCLBackend) -> None:
     x, y = np.ones(N, np.float32), np.zeros(N, np.float32)
-    asked: list[Enquiry] = []
+    asked: list[LaunchQuery] = []
 
-    def predictor(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
-        asked.append(enquiry)
+    def predictor(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
+        asked.append(query)
         return Forecast({"cpu": CostModel(0.1, 1.0), "cpu2": CostModel(0.0, 1.0)}, 1.5, "a test")
 
     with Together(
@@ -148,10 +148,10 @@ def test_a_predictor_is_asked_once_and_knows_the_launch(backend: OpenCLBackend) 
             execution = kernel(x, y, 1.0, N, global_size=N, local_size=16)
     assert execution.split == {"cpu": 0.45, "cpu2": 0.55}
     assert execution.reason == "predicted from a test, give or take a factor of 1.5"
-    (enquiry,) = asked
-    assert (enquiry.kernel, enquiry.work_items, enquiry.local_size) == ("saxpy", N, 16)
-    assert enquiry.transfers(1.0) == (8 * N, 4 * N)  # x and y there, y back
-    assert enquiry.transfers(0.5) == (4 * N, 2 * N)
+    (query,) = asked
+    assert (query.kernel, query.work_items, query.local_size) == ("saxpy", N, 16)
+    assert query.transfers(1.0) == (8 * N, 4 * N)  # x and y there, y back
+    assert query.transfers(0.5) == (4 * N, 2 * N)
 
 
 def test_the_first_chunks_are_the_larger_the_surer_the_forecast_is(backend: OpenCLBackend) -> None:
@@ -160,7 +160,7 @@ def test_the_first_chunks_are_the_larger_the_surer_the_forecast_is(backend: Open
     for spread, said in ((1.1, "75% at once"), (5.0, "20% at once")):
         with Together(
             SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, policy="dynamic", trust=True,
-            predictor=lambda enquiry, devices, spread=spread: Forecast(costs, spread, "a test"),
+            predictor=lambda query, devices, spread=spread: Forecast(costs, spread, "a test"),
         ) as kernel:  # fmt: skip
             assert said in kernel(x, y, 1.0, N, global_size=N).reason
 
@@ -488,7 +488,7 @@ def test_a_predictor_that_leaves_a_device_out_is_refused(backend: OpenCLBackend)
     half = Forecast({"cpu": CostModel(0.0, 1.0)}, 2.0, "a test")
     with (
         Together(
-            SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, predictor=lambda enquiry, devices: half
+            SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, predictor=lambda query, devices: half
         ) as kernel,
         pytest.raises(InvalidSetting, match=r"The predictor says nothing of cpu2"),
     ):

@@ -13,7 +13,7 @@ import pytest
 
 from apportion.errors import DeadlineExceeded, InvalidSetting, JobError, LimitExceeded, WorkerCrashed
 from apportion.jobs import child, landlock
-from apportion.jobs.child import Limits
+from apportion.jobs.child import ChildLimits
 
 MACHINE = [Path(path) for path in ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", sys.base_prefix)]
 "What a shell and a Python need in order to start."
@@ -76,7 +76,7 @@ def test_a_deadline_ends_the_command_and_everything_it_started() -> None:
     start = time.monotonic()
     nap = f"61.{os.getpid()}"  # nobody else sleeps as long
     with pytest.raises(DeadlineExceeded, match=r"^sh took longer than 0\.5 seconds and was stopped$"):
-        shell(f"sleep {nap} & sleep {nap}", limits=Limits(seconds=0.5))
+        shell(f"sleep {nap} & sleep {nap}", limits=ChildLimits(seconds=0.5))
     assert time.monotonic() - start < 10
     assert gone(nap)
 
@@ -90,29 +90,29 @@ def test_what_a_command_leaves_running_is_ended_with_it() -> None:
 
 
 def test_processor_time_is_limited_too() -> None:
-    assert shell("read line; ulimit -t", stdin=b"x", limits=Limits(seconds=6.5)).stdout.strip() == b"7"
+    assert shell("read line; ulimit -t", stdin=b"x", limits=ChildLimits(seconds=6.5)).stdout.strip() == b"7"
 
 
 def test_output_is_limited() -> None:
     with pytest.raises(LimitExceeded, match=r"^sh wrote more than 100,000 bytes and was stopped$"):
-        shell("while :; do echo yes yes yes; done", limits=Limits(output_bytes=100_000))
+        shell("while :; do echo yes yes yes; done", limits=ChildLimits(output_bytes=100_000))
 
 
 def test_errors_count_as_output() -> None:
     with pytest.raises(LimitExceeded, match="wrote more than"):
-        shell("while :; do echo no >&2; done", limits=Limits(output_bytes=100_000))
+        shell("while :; do echo no >&2; done", limits=ChildLimits(output_bytes=100_000))
 
 
 def test_files_are_limited_like_output() -> None:
     script = "open('big', 'wb').write(bytes(len(input()) * 200_000))"
-    done = python(script, stdin=b"x", limits=Limits(output_bytes=100_000))
+    done = python(script, stdin=b"x", limits=ChildLimits(output_bytes=100_000))
     assert b"OSError: [Errno 27] File too large" in done.stderr
 
 
 def test_memory_is_limited() -> None:
     script = "data = bytearray(len(input()) * (400 << 20))"
     assert python(script, stdin=b"x").returncode == 0
-    assert b"MemoryError" in python(script, stdin=b"x", limits=Limits(memory_bytes=300 << 20)).stderr
+    assert b"MemoryError" in python(script, stdin=b"x", limits=ChildLimits(memory_bytes=300 << 20)).stderr
 
 
 def test_dying_for_want_of_memory_is_told_from_other_deaths() -> None:
@@ -140,7 +140,7 @@ def test_a_command_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_limits_must_be_positive() -> None:
     with pytest.raises(InvalidSetting, match="seconds must be more than 0, not 0"):
-        Limits(seconds=0)
+        ChildLimits(seconds=0)
 
 
 @needs_landlock

@@ -2,7 +2,7 @@
 
 launch = Launch(ir, "saxpy", NDRange((n,), (64,)), {0: 4 * n, 1: 4 * n}, {2: n})
 times = predict_times(launch, devices)          # device id → Times(fixed, rate, spread)
-forecast = forecast_of(enquiry, devices)        # the same, as a `Predictor` of `device.forecast` says it
+forecast = forecast_of(query, devices)        # the same, as a `Predictor` of `device.forecast` says it
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from apportion import weights
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.forecast import Enquiry, Forecast, launch_of, sharing_seconds
+from apportion.coexecution.forecast import Forecast, LaunchQuery, launch_of, sharing_seconds
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.base import open_predictor
 from apportion.learn.times.timing_model import DeviceModel, Times, TimingModel
@@ -90,14 +90,14 @@ def predict_times(
     return found
 
 
-def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | None = None) -> Forecast:
+def forecast_of(query: LaunchQuery, devices: Sequence[DeviceInfo], model: str | None = None) -> Forecast:
     """What a launch will take on each device, as policies ask for it.
 
     Raises:
         UnknownName: there is no such model.
         MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    launch = launch_of(enquiry)
+    launch = launch_of(query)
     times = predict_times(launch, devices, model)
     models = {name: CostModel(each.fixed, max(each.rate, 1e-9)) for name, each in times.items()}
     spread = math.exp(_FOUR_IN_FIVE * max(each.spread for each in times.values()))
@@ -106,9 +106,7 @@ def forecast_of(enquiry: Enquiry, devices: Sequence[DeviceInfo], model: str | No
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
     rows, totals = launch.row()[None, :], launch.totals()[None, :]
     doubt = float(chosen.doubt(rows, totals, _speeds(devices))[0]) if pair else None
-    return Forecast(
-        models, spread, f"the timing model {chosen.name}", sharing_seconds(enquiry, devices), doubt
-    )
+    return Forecast(models, spread, f"the timing model {chosen.name}", sharing_seconds(query, devices), doubt)
 
 
 def _speeds(devices: Sequence[DeviceInfo]) -> dict[str, dict[str, float]]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from apportion.advise import launch_times as timing
-from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
+from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
 from apportion.coexecution.policies.base import Policy
 from apportion.coexecution.session import USUAL, Session, SessionSettings
 from apportion.coexecution.sharing import Together
@@ -27,15 +27,15 @@ _LEAST_KERNELS = 100
 "What a model must have learned from: one that saw seven was far worse than calibrated speeds."
 
 
-def learned(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
+def learned(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
     """What each device is expected to take: a `Predictor` for `Together`."""
     name = fitting_model(devices)
     if name is not None:
         try:
-            return timing.forecast_of(enquiry, devices, name)
+            return timing.forecast_of(query, devices, name)
         except ApportionError:  # a kernel that the model cannot read can be run all the same
             pass
-    return from_speeds(enquiry, devices)
+    return from_speeds(query, devices)
 
 
 def fitting_model(devices: Sequence[DeviceInfo]) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apportion.coexecution.checking import Check
-from apportion.coexecution.launching import Case, Kernel, Launcher
+from apportion.coexecution.launching import Kernel, Launcher, LaunchState
 from apportion.coexecution.observations import Choice
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.policies.base import Policy, Situation
@@ -18,7 +18,7 @@ from apportion.errors import NotSplittable
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.plan import Outcome
+from apportion.runtime.plan import LaunchOutcome
 from apportion.runtime.split import Split
 
 
@@ -39,7 +39,7 @@ class Execution:
     conflicts: int
     "Elements that two devices wrote differently when the launch was checked."
     reason: str
-    outcome: Outcome
+    outcome: LaunchOutcome
     wall_seconds: float = 0.0
     "As the caller saw it: choosing, sending and waiting included, verifying not."
 
@@ -60,7 +60,7 @@ class Execution:
 class BoundKernel:
     """A kernel with its arguments and range."""
 
-    def __init__(self, kernel: Kernel, binding: Binding, span: NDRange, case: Case) -> None:
+    def __init__(self, kernel: Kernel, binding: Binding, span: NDRange, case: LaunchState) -> None:
         self.kernel, self.binding, self.span, self.case = kernel, binding, span, case
         self._launcher = Launcher(kernel, binding, span, case)
         self._check = Check(self._launcher)
@@ -127,7 +127,7 @@ class BoundKernel:
         slices = [place for place in self.binding.written if self.case.merges[place.name] == "slice"]
         return any(place.read_reach != () for place in slices)
 
-    def trial(self, split: Split) -> Outcome:
+    def trial(self, split: Split) -> LaunchOutcome:
         """What one launch under a split takes; the arrays hold afterwards what was last remembered."""
         outcome = self._launcher.launch(split)
         self.binding.restore()
@@ -141,7 +141,7 @@ class BoundKernel:
         self.binding.restore()
         return [self.trial(split).seconds for _ in range(repeats)]
 
-    def apart(self, split: Split, repeats: int = 5) -> dict[str, list[tuple[float, Outcome]]]:
+    def apart(self, split: Split, repeats: int = 5) -> dict[str, list[tuple[float, LaunchOutcome]]]:
         """Wall-clock seconds and outcomes of launches in turn, after one each to warm up.
 
         `both` is the split as it is; each device's name is its part of it while the others do nothing. The
@@ -150,7 +150,7 @@ class BoundKernel:
         parts = tuple(split.parts(self.groups))
         plans = {"both": self._launcher.plan(parts)}
         plans |= {part.device: self._launcher.plan((part,)) for part in parts}
-        found: dict[str, list[tuple[float, Outcome]]] = {name: [] for name in plans}
+        found: dict[str, list[tuple[float, LaunchOutcome]]] = {name: [] for name in plans}
         for number in range(repeats + 1):
             for name, plan in plans.items():
                 started = time.perf_counter()
@@ -199,7 +199,7 @@ class BoundKernel:
             choice = policy.choose(situation, seen)
         return choice
 
-    def _execution(self, policy: str, outcome: Outcome, reason: str, wall_seconds: float) -> Execution:
+    def _execution(self, policy: str, outcome: LaunchOutcome, reason: str, wall_seconds: float) -> Execution:
         shares = {info.id: 0.0 for info in self.devices}
         for each in outcome.devices:
             shares[each.device] = each.groups / self.groups

@@ -56,7 +56,7 @@ waited for. Chosen on the curves of a run before the one that is reported."""
 
 
 @dataclass(frozen=True, eq=False)
-class Enquiry:
+class LaunchQuery:
     """A kernel with its range and arguments: what there is to know of a launch before it runs."""
 
     source: Source
@@ -129,11 +129,11 @@ class Forecast:
             raise InvalidSetting(f"A forecast's spread is a factor of at least 1, not {self.spread}")
 
 
-Predictor = Callable[[Enquiry, Sequence[DeviceInfo]], Forecast]
+Predictor = Callable[[LaunchQuery, Sequence[DeviceInfo]], Forecast]
 "What answers for a launch that has not run yet."
 
 
-def from_speeds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
+def from_speeds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
     """A forecast from what the kernel is made of and how fast each device was measured to be.
 
     Without the calibration of every device it comes from descriptions, and is good for shares only.
@@ -141,27 +141,27 @@ def from_speeds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> Forecast:
     calibrated = {device.id: device.calibration for device in devices if device.calibration is not None}
     if len(calibrated) < len(devices):
         return Forecast(prior(devices), VAGUE, "the devices' descriptions", 0.0)
-    totals = _totals(enquiry)
-    models = {device.id: _model(enquiry, device, calibrated[device.id], totals) for device in devices}
+    totals = _totals(query)
+    models = {device.id: _model(query, device, calibrated[device.id], totals) for device in devices}
     return Forecast(
-        models, ROUGH, "calibrated speeds and what the kernel is made of", sharing_seconds(enquiry, devices)
+        models, ROUGH, "calibrated speeds and what the kernel is made of", sharing_seconds(query, devices)
     )
 
 
-def sharing_seconds(enquiry: Enquiry, devices: Sequence[DeviceInfo]) -> float:
+def sharing_seconds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> float:
     """What sharing a launch costs on top of its devices' times."""
-    merged = sum(place.nbytes for place in enquiry.arrays if place.written and place.merge != "slice")
+    merged = sum(place.nbytes for place in query.arrays if place.written and place.merge != "slice")
     return SHARING_COSTS + merged * len(devices) / _MERGED_PER_SECOND
 
 
 def _model(
-    enquiry: Enquiry, device: DeviceInfo, speeds: Calibration, totals: Mapping[str, float]
+    query: LaunchQuery, device: DeviceInfo, speeds: Calibration, totals: Mapping[str, float]
 ) -> CostModel:
     fixed, rate, waiting = kernel_times(totals.__getitem__, speeds.speeds())
     if not device.shares_memory:
         whole, half = (
             there / speeds.to_device + back / speeds.from_device
-            for there, back in (enquiry.transfers(1.0), enquiry.transfers(0.5))
+            for there, back in (query.transfers(1.0), query.transfers(0.5))
         )
         # What a part needs whole, such as a vector that every work-item reads, does not shrink with the part.
         grows = min(whole, max(0.0, 2 * (whole - half)))
@@ -232,28 +232,28 @@ def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:
     return {name: speeds.get(f"worth {name}", each) for name, each in {**WORTH, "groups": 0.0}.items()}
 
 
-def _totals(enquiry: Enquiry) -> Mapping[str, float]:
+def _totals(query: LaunchQuery) -> Mapping[str, float]:
     """What the whole range consists of: what a model's numbers are made of, or what arrays alone tell."""
     try:
-        return dict(zip(TOTALS, launch_of(enquiry).totals().tolist(), strict=True))
+        return dict(zip(TOTALS, launch_of(query).totals().tolist(), strict=True))
     except ApportionError:  # the drivers' compilers may know better than ours
-        arrays = float(sum(place.nbytes for place in enquiry.arrays))
+        arrays = float(sum(place.nbytes for place in query.arrays))
         known = {
-            "all float operations": float(enquiry.work_items), "all bytes together": arrays,
-            "bytes of arrays": arrays, "work-groups": float(math.prod(enquiry.plan.span.groups)),
+            "all float operations": float(query.work_items), "all bytes together": arrays,
+            "bytes of arrays": arrays, "work-groups": float(math.prod(query.plan.span.groups)),
         }  # fmt: skip
         return {name: known.get(name, 0.0) for name in TOTALS}
 
 
-def launch_of(enquiry: Enquiry) -> PlannedLaunch:
-    """The launch that an enquiry is about, as models see it.
+def launch_of(query: LaunchQuery) -> PlannedLaunch:
+    """The launch that a query is about, as models see it.
 
     Raises:
         MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    plan = enquiry.plan
+    plan = query.plan
     return PlannedLaunch(
-        ir_of(enquiry.source, enquiry.compile), enquiry.kernel, plan.span,
+        ir_of(query.source, query.compile), query.kernel, plan.span,
         {place: one.nbytes for place, one in enumerate(plan.arguments) if isinstance(one, ArrayPlace)},
-        plan.scalars, str(enquiry.source.text), enquiry.contents,
+        plan.scalars, str(query.source.text), query.contents,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from apportion.coexecution.forecast import Enquiry, Forecast, Predictor
+from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor
 from apportion.coexecution.observations import Observations, PastLaunch
 from apportion.errors import InvalidSetting
 from apportion.program.compile import CompileOptions
@@ -17,7 +17,7 @@ from apportion.program.source import Source
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.plan import ArrayPlace, Build, Chunks, LocalPlace, Outcome, Plan, ValuePlace
+from apportion.runtime.plan import ArrayPlace, Build, Chunks, LaunchOutcome, LocalPlace, Plan, ValuePlace
 from apportion.runtime.split import Part, Split
 
 _KEPT_PLANS = 32
@@ -44,7 +44,7 @@ class Kernel(Protocol):
 
 
 @dataclass
-class Case:
+class LaunchState:
     """What is known of one kernel at one size with one kind of arguments."""
 
     dimension: int
@@ -75,7 +75,7 @@ class Launcher:
     kernel: Kernel
     binding: Binding
     span: NDRange
-    case: Case
+    case: LaunchState
 
     @property
     def devices(self) -> list[DeviceInfo]:
@@ -87,7 +87,7 @@ class Launcher:
         """Work-groups along the dimension that is cut."""
         return self.span.groups[self.case.dimension]
 
-    def launch(self, split: Split, chunks: Chunks | None = None, *, checked: bool = False) -> Outcome:
+    def launch(self, split: Split, chunks: Chunks | None = None, *, checked: bool = False) -> LaunchOutcome:
         """Run the kernel under a split, or in chunks; the shared arrays hold the results afterwards.
 
         Where it is not trusted and devices conflict, arrays that are merged hold what they held before.
@@ -152,11 +152,11 @@ class Launcher:
             undo=not (self.kernel.trust or checked),
         )  # fmt: skip
 
-    def enquiry(self) -> Enquiry:
+    def query(self) -> LaunchQuery:
         """What a predictor is asked about."""
         kernel = self.kernel
         plan = self._plan((), None, False)
-        return Enquiry(
+        return LaunchQuery(
             kernel.source, kernel.signature.name, kernel.compile, kernel.access, plan,
             self.binding.contents(),
         )  # fmt: skip
@@ -165,13 +165,13 @@ class Launcher:
         """What the launch is expected to take on each device; asked once."""
         if self.case.forecast is None:
             self.kernel.calibrate()
-            forecast = self.kernel.predictor(self.enquiry(), self.devices)
+            forecast = self.kernel.predictor(self.query(), self.devices)
             if missing := [info.id for info in self.devices if info.id not in forecast.models]:
                 raise InvalidSetting(f"The predictor says nothing of {', '.join(missing)}")
             self.case.forecast = forecast
         return self.case.forecast
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: LaunchOutcome) -> None:
         """Remember what each device took, without what its driver compiled meanwhile."""
         devices = {
             time.device: time.seconds - (max(0.0, time.kernel - time.busy) if time.cold else 0.0)

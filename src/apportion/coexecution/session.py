@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from apportion.coexecution.expected_times import Belief
-from apportion.coexecution.forecast import Enquiry, Forecast, Predictor, from_speeds
+from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
 from apportion.coexecution.program_placement import (
     PLACING,
     LaunchGroup,
@@ -571,10 +571,10 @@ class Session:
             for number, array in bound.arrays.items()
             if array.dtype.kind in "iu" and array.residency.whole & 1 << HOST
         }
-        enquiry = Enquiry(
+        query = LaunchQuery(
             kernel.source, kernel.signature.name, kernel.compile, kernel.access, bound.plan, contents
         )
-        return self.predictor(enquiry, self.devices)
+        return self.predictor(query, self.devices)
 
     def _without_copies(self, forecast: Forecast, bound: BoundLaunch) -> dict[str, float]:
         """What kernels take alone: forecasts count copies, which a session makes only where they are

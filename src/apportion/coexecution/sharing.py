@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.forecast import Predictor, from_speeds
-from apportion.coexecution.launching import Case
+from apportion.coexecution.launching import LaunchState
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.policies.base import Policy
 from apportion.errors import InvalidSetting, UnknownName
@@ -94,7 +94,7 @@ class Together:
         self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
         policy_of(policy, self.devices)  # a policy that there is not is told now, not at the first launch
         self._memory = SharedMemory(self.backend)
-        self._cases: dict[Any, Case] = {}
+        self._cases: dict[Any, LaunchState] = {}
 
     def array(self, shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array of zeros that devices use without copying it from and to this process."""
@@ -194,7 +194,7 @@ class Together:
         )
         return tuple(int(size) for size in local) if np.prod(local) <= most else (1,) * len(shape)
 
-    def _case(self, span: NDRange, binding: Binding) -> Case:
+    def _case(self, span: NDRange, binding: Binding) -> LaunchState:
         """The best dimension to cut, and the merges that hold along it."""
         merges = {place.name: place.merge for place in binding.written}
         refused = [name for name, merge in merges.items() if merge == "refuse"]
@@ -218,7 +218,7 @@ class Together:
             # rows.
             choices.append(((groups > 1, slices, min(groups, 64), dimension), dimension, along))
         _, dimension, along = max(choices)
-        return Case(dimension, along, obstacle="; ".join(obstacles))
+        return LaunchState(dimension, along, obstacle="; ".join(obstacles))
 
     def _sliced(self, name: str, span: NDRange, dimension: int, binding: Binding) -> bool:
         """Whether cuts along a dimension cut the writes to an argument into ranges that do not overlap."""

@@ -33,7 +33,7 @@ _OUT_OF_MEMORY = (b"out of memory", b"bad_alloc", b"MemoryError", b"Cannot alloc
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChildLimits:
     """What a child process may use."""
 
     seconds: float = 30.0
@@ -65,14 +65,14 @@ class Finished:
     "False where the kernel has no Landlock: the child could then read what this user can."
 
 
-_DEFAULT = Limits()
+_DEFAULT = ChildLimits()
 
 
 def run(
     command: Sequence[str],
     *,
     stdin: bytes = b"",
-    limits: Limits = _DEFAULT,
+    limits: ChildLimits = _DEFAULT,
     programs: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
@@ -152,7 +152,7 @@ def _started(
     return started[0]
 
 
-def _limit(process: int, limits: Limits) -> None:
+def _limit(process: int, limits: ChildLimits) -> None:
     """Set what the kernel enforces. The child is already running, but has been given no input."""
     processor_seconds = ceil(limits.seconds)
     wanted = {
@@ -176,7 +176,7 @@ class _Child:
 
     process: subprocess.Popen[bytes]
     stdin: bytes
-    limits: Limits
+    limits: ChildLimits
     start: float
     written: dict[str, bytearray] = field(
         default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()}

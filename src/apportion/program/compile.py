@@ -114,9 +114,9 @@ class CompileOptions:
         limits_of(self)
 
 
-def limits_of(options: CompileOptions) -> child.Limits:
+def limits_of(options: CompileOptions) -> child.ChildLimits:
     """What the options allow a child process."""
-    return child.Limits(options.seconds, options.memory_bytes, options.output_bytes)
+    return child.ChildLimits(options.seconds, options.memory_bytes, options.output_bytes)
 
 
 def _check(what: str, value: str | None, pattern: re.Pattern[str], example: str) -> None:

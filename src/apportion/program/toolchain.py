@@ -174,7 +174,9 @@ def _system_clang() -> Toolchain | None:
 
 @cache
 def _clang_at(path: Path) -> Toolchain:
-    said = child.run([str(path), "--version"], programs=_programs_of(path), limits=child.Limits(seconds=10))
+    said = child.run(
+        [str(path), "--version"], programs=_programs_of(path), limits=child.ChildLimits(seconds=10)
+    )
     text = said.stdout.decode(errors="replace")
     number = re.search(r"clang version (\d+)\.", text)
     if number is None:
@@ -199,7 +201,7 @@ def _system_headers(path: Path, language: str, target: str) -> Headers:
     said = child.run(
         [str(path), "-x", CLANG_LANGUAGES[language], "-target", target, "-E", "-v", "-"],
         programs=_programs_of(path),
-        limits=child.Limits(seconds=10),
+        limits=child.ChildLimits(seconds=10),
     )
     text = said.stderr.decode(errors="surrogateescape")
     block = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", text, re.DOTALL)

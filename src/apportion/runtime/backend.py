@@ -16,7 +16,7 @@ from apportion.runtime import backends
 from apportion.runtime.base import DeviceInfo, Limits
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
-from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.plan import Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
 
@@ -56,7 +56,7 @@ class Backend(ABC):
         to it."""
 
     @abstractmethod
-    def launch(self, plan: Plan) -> Outcome:
+    def launch(self, plan: Plan) -> LaunchOutcome:
         """Run a plan on its devices and merge what they wrote; its arrays hold the results afterwards.
 
         Raises:

@@ -145,7 +145,7 @@ class DeviceTime:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """What became of a plan."""
 
     devices: tuple[DeviceTime, ...]

@@ -25,7 +25,7 @@ from apportion.runtime.backend import Backend, info_of
 from apportion.runtime.base import DeviceInfo, Limits, info_from
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.memory import Region
-from apportion.runtime.plan import Build, DeviceTime, Outcome, Plan
+from apportion.runtime.plan import Build, DeviceTime, LaunchOutcome, Plan
 from apportion.runtime.supply import Supply
 from apportion.runtime.visit import Launched, Seen, Visit
 from apportion.settings import replace_file
@@ -216,7 +216,7 @@ class ReplayBackend(Backend):
         """Memory of this process."""
         return Region(nbytes)
 
-    def launch(self, plan: Plan) -> Outcome:
+    def launch(self, plan: Plan) -> LaunchOutcome:
         """What the launch took where it was recorded, or what follows from others of the same kernel."""
         kernel = self._kernel(plan)
         ranges = _ranges(plan)
@@ -233,7 +233,7 @@ class ReplayBackend(Backend):
             for name in shares
         )  # fmt: skip
         slowest = max(each.seconds for each in devices)
-        return Outcome(devices, max(factor * seconds, slowest), max(0.0, factor * seconds - slowest))
+        return LaunchOutcome(devices, max(factor * seconds, slowest), max(0.0, factor * seconds - slowest))
 
     def calibrate(self, devices: Sequence[str] | None = None) -> list[DeviceInfo]:
         """The recorded speeds: nothing is measured."""
@@ -317,7 +317,7 @@ class Recorder(Backend):
         """As the backend does."""
         return self.backend.allocate(nbytes)
 
-    def launch(self, plan: Plan) -> Outcome:
+    def launch(self, plan: Plan) -> LaunchOutcome:
         """Run on the backend, and remember how long it took."""
         outcome = self.backend.launch(plan)
         groups = plan.span.groups[plan.dimension]

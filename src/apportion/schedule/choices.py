@@ -17,7 +17,7 @@ from apportion.schedule.trace import Integers
 
 
 @dataclass(frozen=True, eq=False)
-class Situation:
+class QueueState:
     """What a policy is told at an event."""
 
     now: float
@@ -28,7 +28,7 @@ class Situation:
     free: Integers  # (S,)
 
 
-Choose = Callable[[Situation], list[tuple[int, int]]]
+Choose = Callable[[QueueState], list[tuple[int, int]]]
 """Pairs of waiting job and system, to start now."""
 
 
@@ -69,8 +69,8 @@ def by_choices(
         started = [pair for pair in started if trace.width[pair[0]] <= free[pair[1]]][:1]
         if not started and waiting and free.any():
             open_to_choice = [job for job in waiting if fallback[job] < 0]
-            situation = Situation(float(now), open_to_choice, [job for _, job in ends], free.copy())
-            started = choose(situation) if open_to_choice else []
+            state = QueueState(float(now), open_to_choice, [job for _, job in ends], free.copy())
+            started = choose(state) if open_to_choice else []
         seconds += time.process_time() - began
         for job, at in started:
             if trace.width[job] > free[at]:

@@ -15,7 +15,7 @@ from apportion.errors import ApportionError
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import LocalMemory, Value, info_from
-from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Outcome, Plan, ValuePlace
+from apportion.runtime.plan import ArrayPlace, Build, LaunchOutcome, LocalPlace, Plan, ValuePlace
 from apportion.runtime.split import Split
 
 SOURCE = """
@@ -57,7 +57,7 @@ class KernelCall:
     span: NDRange
 
 
-def run(backend: Backend, call: KernelCall, split: Split) -> Outcome:
+def run(backend: Backend, call: KernelCall, split: Split) -> LaunchOutcome:
     """Launch a call under a split; its writeable arrays hold the results afterwards.
 
     Nothing is known of what the kernel writes, so devices work on copies that are compared.

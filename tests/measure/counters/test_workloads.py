@@ -221,7 +221,7 @@ def test_nothing_to_count_is_said():
 def test_random_contents_are_those_of_a_campaign():
     pytest.importorskip("pyopencl")
     from apportion.measure.counters.workloads import _value
-    from apportion.runtime.opencl.visiting import Pool
+    from apportion.runtime.opencl.visiting import ArrayPool
     from apportion.runtime.words import read_word
 
     words = (
@@ -232,5 +232,5 @@ def test_random_contents_are_those_of_a_campaign():
         "int16[6]=range",
     )
     for position, word in enumerate(map(read_word, words)):
-        held = Pool().take(position, word, False).data.view(word.dtype)
+        held = ArrayPool().take(position, word, False).data.view(word.dtype)
         np.testing.assert_array_equal(_value(position, word), held)

@@ -28,7 +28,7 @@ from apportion.runtime.opencl.pipe import (
     tell_failure,
     value_of,
 )
-from apportion.runtime.plan import Build, DeviceTime, Outcome
+from apportion.runtime.plan import Build, DeviceTime, LaunchOutcome
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -51,14 +51,14 @@ def test_a_request_arrives_as_it_was(pair: Pair) -> None:
 
 
 def test_an_answer_becomes_a_value_of_the_type_that_was_asked_for(pair: Pair) -> None:
-    outcome = Outcome(
+    outcome = LaunchOutcome(
         (DeviceTime("cpu", ((0, 3), (5, 9)), 0.5, float("nan"), 1e-300, 2.0, cold=True),),
         0.1 + 0.2, conflicts={"ü": 3}, covered=frozenset({"a", "b"}),
     )  # fmt: skip
     tell(pair[0], ANSWER, outcome)
     kind, text = Listener(pair[1]).heard(never) or (b"", b"")
     assert kind == ANSWER
-    assert repr(value_of(text, Outcome)) == repr(outcome)
+    assert repr(value_of(text, LaunchOutcome)) == repr(outcome)
 
 
 def test_numbers_of_numpy_arrive_as_pythons(pair: Pair) -> None:
@@ -108,11 +108,11 @@ def test_what_is_no_answer_costs_the_launch_and_changes_nothing(
     text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    before = dict(vars(Outcome))
+    before = dict(vars(LaunchOutcome))
     with pytest.raises(WorkerCrashed, match="The worker sent what is no answer"):
-        value_of(text, Outcome)
+        value_of(text, LaunchOutcome)
     assert list(tmp_path.iterdir()) == []
-    assert dict(vars(Outcome)) == before
+    assert dict(vars(LaunchOutcome)) == before
 
 
 @pytest.mark.parametrize(

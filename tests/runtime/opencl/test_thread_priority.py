@@ -17,7 +17,7 @@ pytest.importorskip("pyopencl")
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
-from apportion.runtime.opencl import thread_priority as givingway
+from apportion.runtime.opencl import thread_priority
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace, Build, Plan
 from apportion.runtime.split import Part
@@ -74,14 +74,14 @@ def _may_come_back() -> bool:
 def test_where_the_system_says_nothing_of_threads_none_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(givingway, "_TASKS", tmp_path / "absent")
-    assert givingway._run_times() == {}
-    monkeypatch.setattr(givingway, "_TASKS", tmp_path)
+    monkeypatch.setattr(thread_priority, "_TASKS", tmp_path / "absent")
+    assert thread_priority._run_times() == {}
+    monkeypatch.setattr(thread_priority, "_TASKS", tmp_path)
     (tmp_path / "7").mkdir()
-    assert givingway._run_times() == {}
+    assert thread_priority._run_times() == {}
     (tmp_path / "8").mkdir()
     (tmp_path / "8" / "schedstat").write_text("1234 5 6\n")
-    assert givingway._run_times() == {8: 1234}
+    assert thread_priority._run_times() == {8: 1234}
 
 
 def test_threads_that_compute_give_way_while_a_device_is_fed_beside_them(worker: Worker) -> None:

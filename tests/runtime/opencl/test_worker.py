@@ -26,7 +26,7 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.worker import Worker
-from apportion.runtime.plan import ArrayPlace, Build, Chunks, Outcome, Plan
+from apportion.runtime.plan import ArrayPlace, Build, Chunks, LaunchOutcome, Plan
 from apportion.runtime.split import Part
 
 SOURCE = """
@@ -40,7 +40,9 @@ kernel void trap(global const int *a, global int *b) { if (a[0] == 0) __builtin_
 COUNT = 256
 
 
-def _run(worker: Worker, kernel: str, *devices: str, source: str = SOURCE) -> tuple[Outcome, np.ndarray]:
+def _run(
+    worker: Worker, kernel: str, *devices: str, source: str = SOURCE
+) -> tuple[LaunchOutcome, np.ndarray]:
     inside, _ = worker.shared(np.arange(COUNT, dtype=np.int32))
     outside, result = worker.shared(np.zeros(COUNT, np.int32))
     groups = COUNT // 16

@@ -17,7 +17,7 @@ from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.memory import Region
 from apportion.runtime.opencl.streams import WorkerStream
 from apportion.runtime.opencl.visiting_worker import VisitingWorker
-from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.plan import Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
 from apportion.settings import cache_folder
@@ -57,7 +57,7 @@ class OpenCLBackend(Backend):
         """Memory that this process and the worker share."""
         return self.worker.region(nbytes)
 
-    def launch(self, plan: Plan) -> Outcome:
+    def launch(self, plan: Plan) -> LaunchOutcome:
         """Run a plan in the worker."""
         return self.worker.run(plan)
 

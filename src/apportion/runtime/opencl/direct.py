@@ -18,7 +18,7 @@ from apportion.runtime.memory import Region
 from apportion.runtime.opencl.backend import calibrated, kept_calibration
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.runtime.opencl.streams import DirectStream
-from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
+from apportion.runtime.plan import ArrayPlace, Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
 
@@ -57,7 +57,7 @@ class DirectOpenCLBackend(Backend):
         self._regions[region.number] = region
         return region
 
-    def launch(self, plan: Plan) -> Outcome:
+    def launch(self, plan: Plan) -> LaunchOutcome:
         """Run a plan here."""
         for place in plan.arguments:
             if isinstance(place, ArrayPlace):

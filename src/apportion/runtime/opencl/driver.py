@@ -25,9 +25,9 @@ from apportion.runtime.opencl.processor import UNKNOWN
 from apportion.runtime.opencl.queue import POCL, Queue
 from apportion.runtime.opencl.running import Prepared, Running
 from apportion.runtime.opencl.streams import serve_ring
-from apportion.runtime.opencl.thread_priority import GivingWay
+from apportion.runtime.opencl.thread_priority import ThreadPriority
 from apportion.runtime.opencl.visiting import Visitor
-from apportion.runtime.plan import Build, Outcome, Plan
+from apportion.runtime.plan import Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Span, StreamLaunch
 from apportion.runtime.visit import Launched, Seen, Visit
 
@@ -41,7 +41,7 @@ class Driver:
         self.devices = {queue.info.id: queue for queue in _found()}
         self.regions: dict[int, tuple[Bytes, int]] = {}
         self._visitor = Visitor(self.devices)
-        self._giving_way = GivingWay()
+        self._thread_priority = ThreadPriority()
         self._prepared: dict[int, Prepared] = {}
         self._stream: Engine | None = None
 
@@ -65,10 +65,10 @@ class Driver:
 
     def calibrate(self, device: str) -> Calibration:
         """What a device does per second."""
-        self._giving_way.arrange()
+        self._thread_priority.arrange()
         return calibrate(self._queue(device))
 
-    def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> Outcome:
+    def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> LaunchOutcome:
         """Launch a kernel's parts on their devices at once, bring the results home and merge them.
 
         Args:
@@ -81,25 +81,25 @@ class Driver:
         self._prepared[slot] = Prepared(plan, [self._queue(name) for name in dict.fromkeys(names)])
         return self._launch(self._prepared[slot], report)
 
-    def again(self, slot: int) -> Outcome:
+    def again(self, slot: int) -> LaunchOutcome:
         """Launch once more what was launched before."""
         return self._launch(self._prepared[slot], lambda: None)
 
-    def _launch(self, prepared: Prepared, report: Callable[[], None]) -> Outcome:
+    def _launch(self, prepared: Prepared, report: Callable[[], None]) -> LaunchOutcome:
         running = Running(prepared, self.regions, report)
         running.compile()
-        self._giving_way.arrange(prepared.queues)
+        self._thread_priority.arrange(prepared.queues)
         started = time.perf_counter()
         times = running.launch(started)
         if "printf" in prepared.plan.build.source:
             _flush()
         merging = time.perf_counter()
         if prepared.plan.probe:
-            return Outcome(times, merging - started, covered=running.gapless())
+            return LaunchOutcome(times, merging - started, covered=running.gapless())
         conflicts, strays = running.bring_together()
         ended = time.perf_counter()
         running.check_guards()
-        return Outcome(times, ended - started, ended - merging, conflicts, strays)
+        return LaunchOutcome(times, ended - started, ended - merging, conflicts, strays)
 
     def engine(self, told: Callable[[int, int, float], None]) -> Engine:
         """What executes the commands of a stream on these devices."""
@@ -132,7 +132,7 @@ class Driver:
 
     def visit(self, visit: Visit, report: Callable[[tuple[str, Launched]], None]) -> list[Seen]:
         """Measure one case of a workload on several devices in turn; every launch is told as it ends."""
-        self._giving_way.arrange()
+        self._thread_priority.arrange()
         return self._visitor.visit(visit, report)
 
     def _queue(self, device: str) -> Queue:

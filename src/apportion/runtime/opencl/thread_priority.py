@@ -32,7 +32,7 @@ _EXERCISES = 5
 "So many at most until as many threads are found as the device has processors: others may use them too."
 
 
-class GivingWay:
+class ThreadPriority:
     """Which threads compute for which device of this process, and which of them give way now."""
 
     def __init__(self) -> None:

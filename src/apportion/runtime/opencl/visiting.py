@@ -62,7 +62,7 @@ class _Pooled:
         return memory.data_of(self.whole, self.nbytes)
 
 
-class Pool:
+class ArrayPool:
     """Memory for arrays that is used again, and what arrays are filled with, made once for all lengths."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Visitor:
 
     def __init__(self, queues: Mapping[str, Queue]) -> None:
         self.queues = queues
-        self.pool = Pool()
+        self.pool = ArrayPool()
         self.observers = Observer.found()
 
     def visit(self, visit: Visit, report: Report) -> list[Seen]:

@@ -44,7 +44,7 @@ from apportion.runtime.opencl.pipe import (
     value_of,
 )
 from apportion.runtime.opencl.platforms import worker_environment
-from apportion.runtime.plan import ArrayPlace, Build, Outcome, Plan
+from apportion.runtime.plan import ArrayPlace, Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Span, StreamLaunch
 
 _MOST_PRINTED = 1 << 14
@@ -170,7 +170,7 @@ class Worker:
         self._log.seek(max(begun, size - _MOST_PRINTED))
         return printable(self._log.read(_MOST_PRINTED).decode(errors="replace"))
 
-    def run(self, plan: Plan) -> Outcome:
+    def run(self, plan: Plan) -> LaunchOutcome:
         """Run a plan; its arrays hold the results afterwards."""
         self.allow(readable=header_folders(plan.build.options))
         for place in plan.arguments:
@@ -178,13 +178,17 @@ class Worker:
                 self._attach(place.region)
         devices = list(plan.chunks.shares) if plan.chunks else [part.device for part in plan.parts]
         doing = f"running {plan.build.kernel!r} on {', '.join(dict.fromkeys(devices))}"
-        outcome: Outcome
+        outcome: LaunchOutcome
         if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
             # The worker has this very plan, and every device has compiled it.
-            outcome = self._ask("again", kept[0], seconds=self.limits.seconds, doing=doing, answer=Outcome)
+            outcome = self._ask(
+                "again", kept[0], seconds=self.limits.seconds, doing=doing, answer=LaunchOutcome
+            )
             return outcome
         slot = next(self._slots)
-        outcome = self._ask("run", slot, plan, seconds=self.limits.build_seconds, doing=doing, answer=Outcome)
+        outcome = self._ask(
+            "run", slot, plan, seconds=self.limits.build_seconds, doing=doing, answer=LaunchOutcome
+        )
         self._sent = {key: kept for key, kept in self._sent.items() if kept[0] != slot}
         self._sent[id(plan)] = slot, plan
         return outcome

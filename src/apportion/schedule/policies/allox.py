@@ -7,7 +7,7 @@ import numpy as np
 
 from apportion.errors import InvalidSetting
 from apportion.schedule.assignment import CANNOT, first_of_each_slot
-from apportion.schedule.choices import Situation, by_choices
+from apportion.schedule.choices import QueueState, by_choices
 from apportion.schedule.problem import Schedule, SchedulingProblem
 
 MOST_JOBS, MOST_SLOTS = 150, 40
@@ -21,11 +21,11 @@ def allox(problem: SchedulingProblem) -> Schedule:
     if (trace.width > 1).any():
         raise InvalidSetting("allox knows jobs of one slot only, and this trace has wider ones")
 
-    def choose(situation: Situation) -> list[tuple[int, int]]:
-        jobs = situation.waiting[:MOST_JOBS]
-        slots = [at for at, free in enumerate(situation.free.tolist()) for _ in range(min(free, MOST_SLOTS))]
+    def choose(state: QueueState) -> list[tuple[int, int]]:
+        jobs = state.waiting[:MOST_JOBS]
+        slots = [at for at, free in enumerate(state.free.tolist()) for _ in range(min(free, MOST_SLOTS))]
         seconds = np.where(np.isfinite(believed[jobs][:, slots]), believed[jobs][:, slots], CANNOT)
-        found = first_of_each_slot(seconds, situation.now - trace.arrival[jobs])
+        found = first_of_each_slot(seconds, state.now - trace.arrival[jobs])
         return [(jobs[job], slots[slot]) for job, slot in found]
 
     return by_choices(problem, choose)

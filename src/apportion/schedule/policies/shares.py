@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from apportion.schedule.choices import Situation, by_choices
+from apportion.schedule.choices import QueueState, by_choices
 from apportion.schedule.problem import Schedule, SchedulingProblem
 from apportion.schedule.programs import UnsolvedProgram, largest_least, largest_sum
 from apportion.schedule.trace import Floats, Integers
@@ -45,20 +45,20 @@ def _served(problem: SchedulingProblem, program: Program) -> Schedule:
     known: set[int] = set()
     at, failures = 0.0, 0
 
-    def choose(situation: Situation) -> list[tuple[int, int]]:
+    def choose(state: QueueState) -> list[tuple[int, int]]:
         nonlocal at, known, failures
-        owed[situation.waiting] += share[situation.waiting] * (situation.now - at)
-        at = situation.now
-        there = sorted([*situation.waiting, *situation.running])
+        owed[state.waiting] += share[state.waiting] * (state.now - at)
+        at = state.now
+        there = sorted([*state.waiting, *state.running])
         changed = len(known.symmetric_difference(there))
-        if changed > CHANGED * len(there) or not situation.running:
+        if changed > CHANGED * len(there) or not state.running:
             try:
                 share[there] = program(rate[there], trace.width[there], weight[there], trace.slots)
                 known = set(there)
             except UnsolvedProgram:
                 failures += 1
         started: list[tuple[int, int]] = []
-        free, left = situation.free.copy(), list(situation.waiting)
+        free, left = state.free.copy(), list(state.waiting)
         for system in range(systems):
             able = [job for job in left if share[job, system] > LEAST_SHARE]
             # Whoever is owed most is served first; slots are kept together for a wide job until it fits.
@@ -68,7 +68,7 @@ def _served(problem: SchedulingProblem, program: Program) -> Schedule:
                 free[system] -= trace.width[job]
                 started.append((job, system))
                 left.remove(job)
-        if not started and not situation.running and left:
+        if not started and not state.running and left:
             job = left[0]
             started = [(job, int(np.where(trace.width[job] <= free, rate[job], 0).argmax()))]
         return started

@@ -30,7 +30,7 @@ _SAMPLE = re.compile(
 
 
 @dataclass(frozen=True)
-class _Count:
+class _EventCount:
     """One count that a line holds."""
 
     event: str
@@ -96,20 +96,22 @@ def is_script(start: str) -> bool:
     return bool(lines) and _SAMPLE.match(lines[0]) is not None
 
 
-def _of_object(line: str, path: Path, number: int) -> _Count | None:
+def _of_object(line: str, path: Path, number: int) -> _EventCount | None:
     """A line of `perf stat -j`; None for one that holds a metric and no event."""
     try:
         entry = json.loads(line)
         if "event" not in entry and "metric-value" in entry:
             return None
-        return _Count(entry["event"], str(entry["counter-value"]), float(entry.get("pcnt-running", 100.0)))
+        return _EventCount(
+            entry["event"], str(entry["counter-value"]), float(entry.get("pcnt-running", 100.0))
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise MalformedInput(
             f"not a line of `perf stat -j` ({error})", file=str(path), line=number
         ) from error
 
 
-def _of_row(line: str, path: Path, number: int) -> _Count | None:
+def _of_row(line: str, path: Path, number: int) -> _EventCount | None:
     """A line of `perf stat -x`; None for one that holds a metric and no event."""
     cells = _cells(line)
     if cells is None:
@@ -118,7 +120,7 @@ def _of_row(line: str, path: Path, number: int) -> _Count | None:
     if not event:
         return None
     running = rest[1] if len(rest) > 1 else ""
-    return _Count(event, value, float(running) if _NUMBER.fullmatch(running) else 100.0)
+    return _EventCount(event, value, float(running) if _NUMBER.fullmatch(running) else 100.0)
 
 
 def _cells(line: str) -> Sequence[str] | None:
