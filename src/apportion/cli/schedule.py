@@ -24,6 +24,9 @@ schedule = App(name="schedule", help="Decide which job runs on which system, in 
 schedule.command("apportion.cli.schedule_slurm:slurm", name="slurm",
                  help="Place Slurm jobs by what their class takes in each partition.")  # fmt: skip
 
+schedule.command("apportion.cli.schedule_export:export", name="export",
+                 help="Write predictions in the form that SkyPilot, Kueue or Flux takes.")  # fmt: skip
+
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 TRUE, OF_TRACE = "true", "trace"

@@ -54,13 +54,20 @@ def read_class_predictions(path: Path | None) -> dict[str, ClassPrediction]:
     if "class" not in table.columns:
         raise MalformedInput("predictions have a column class", file=str(path))
     names = [str(name) for name in table["class"].to_list()]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise MalformedInput(f"class {twice!r} is predicted twice", file=str(path))
     said: dict[str, dict[str, dict[str, float]]] = {name: {PREDICTED: {}, SIGMA: {}} for name in names}
     for column in table.columns:
         prefix = next((prefix for prefix in (PREDICTED, SIGMA) if column.startswith(prefix)), None)
         if prefix is None:
             continue
-        for name, value in zip(names, numbers_of(table, column, path, empty=math.nan), strict=True):
-            if math.isfinite(value) and value > 0:
+        values = numbers_of(table, column, path, empty=math.nan)
+        if (values < 0).any() or (prefix == PREDICTED and (values == 0).any()):
+            raise MalformedInput(f"{column}: a predicted time must be positive, a sigma 0 or more; leave it "
+                                 "empty where there is none", file=str(path))  # fmt: skip
+        for name, value in zip(names, values, strict=True):
+            if math.isfinite(value):
                 said[name][prefix][column.removeprefix(prefix)] = float(value)
     return {name: ClassPrediction(one[PREDICTED], {}, one[SIGMA]) for name, one in said.items()}
 
