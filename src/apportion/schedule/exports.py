@@ -236,7 +236,7 @@ def _times(slots: int, amount: str) -> str:
 
 
 def flux(orders: list[ClassOrder], options: ExportOptions) -> dict[str, Document]:
-    """A jobspec (version 1) for each class, by file name, that may run on nodes with one of its properties."""
+    """A jobspec (version 1) for each class, by file name, to run on nodes with one of its properties."""
     command = _words(options.command or "")
     if not command:
         raise InvalidSetting("A jobspec of Flux needs what it runs: --command 'PROGRAM ARGUMENTS'")
