@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.settings import cache_folder, convert, load, read_toml, replace_file
+from apportion.settings import cache_folder, convert, load, read_json, read_toml, replace_file
 
 
 @dataclass(frozen=True)
@@ -133,3 +134,29 @@ def test_a_file_is_written_whole_with_its_folder_or_an_error_says_why(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["page.html"]
     with pytest.raises(UnreadableFile, match=r"Cannot write .*page\.html/below: "):
         replace_file(path / "below", "three")
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEEP, "9" * 5000, '"\\ud800"', "{", '"\xe9'],
+    ids=["deep", "digits", "half a pair", "cut", "Latin-1"],
+)
+def test_json_that_cannot_be_used_is_named_with_its_file(text, tmp_path):
+    path = tmp_path / "said.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(MalformedInput, match=r"said\.json: is not JSON") as told:
+        read_json(path)
+    assert "\n" not in str(told.value)
+    path.write_text(json.dumps({"a": "é"}))
+    assert read_json(path) == {"a": "é"}
+
+
+@pytest.mark.parametrize("value", [DEEP, "9" * 5000], ids=["deep", "digits"])
+def test_toml_that_cannot_be_used_is_named_with_its_file(value, tmp_path):
+    path = tmp_path / "said.toml"
+    path.write_text(f"value = {value}\n")
+    with pytest.raises(MalformedInput, match=r"said\.toml: is not TOML"):
+        read_toml(path)

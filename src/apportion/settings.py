@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -79,6 +80,25 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MalformedInput(str(error), file=str(path)) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets without end
+        raise MalformedInput(f"is not TOML ({error})", file=str(path)) from error
+
+
+def read_json(path: Path) -> Any:
+    """What a file of JSON holds.
+
+    Raises:
+        UnreadableFile: the file is not there.
+        MalformedInput: it is not JSON, is nested too deeply, or holds what can be written nowhere.
+    """
+    try:
+        said = json.loads(path.read_bytes())
+        json.dumps(said, ensure_ascii=False).encode()  # half a pair of UTF-16 is no text
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
+    return said
 
 
 def load(kind: type[T], path: Path) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +16,14 @@ from apportion import weights
 from apportion.advise.systems import KnownSystem, kept_systems
 from apportion.data.counter_table import SECONDS, CounterTable
 from apportion.data.published.aiwc import FOUR_SYSTEMS
-from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.learn.base import open_predictor
 from apportion.learn.relative.mixture import Known, estimate
 from apportion.learn.relative.performance import CENTRED, order_of, vector_of
 from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_features import features_of
 from apportion.learn.relative.relative_model import UNFAMILIAR, RelativeModel, VectorAnswer
+from apportion.settings import read_json
 
 Numbers = NDArray[np.float64]
 
@@ -128,12 +128,7 @@ def read_profiles(path: Path) -> list[Profile]:
     """
     if path.suffix != ".json":
         return profiles_of(CounterTable.read(path))
-    try:
-        said = json.loads(path.read_text())
-    except OSError as error:
-        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
+    said = read_json(path)
     profiles = []
     for number, one in enumerate(said if isinstance(said, list) else [said]):
         if not isinstance(one, dict) or not isinstance(one.get("counters"), dict):

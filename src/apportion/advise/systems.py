@@ -213,7 +213,7 @@ def kept_systems() -> dict[str, KnownSystem]:
     for path in sorted(systems_folder().glob("*.json")):
         try:
             values = json.loads(path.read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MalformedInput(
                 f"is not JSON ({error}); remove it, or add the system again", file=str(path)
             ) from error

@@ -123,6 +123,8 @@ def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None
         _end(f"{name}: {error.strerror or error}{place}", 1)
     except MemoryError:
         _end(f"{name}: there is not enough memory", 1)
+    except RecursionError:
+        _end(f"{name}: something in the input is nested too deeply", 1)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted; what was finished is kept", 130)
 

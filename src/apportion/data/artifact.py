@@ -16,7 +16,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.settings import convert, replace_file
+from apportion.settings import convert, read_json, replace_file
 
 DESCRIPTION, WEIGHTS = "artifact.json", "weights.safetensors"
 Arrays = dict[str, NDArray[Any]]
@@ -83,11 +83,7 @@ def read_artifact(folder: Path) -> tuple[Artifact, Arrays]:
 def read_description(folder: Path) -> Artifact:
     """What a model is, without reading its weights."""
     path = folder / DESCRIPTION
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
-    return convert(Artifact, values, source=str(path))
+    return convert(Artifact, read_json(path), source=str(path))
 
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from apportion.data.npz import DAMAGE
 from apportion.errors import MalformedInput
 from apportion.settings import replace_file
 
@@ -99,7 +100,7 @@ def mapped(folder: Path, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
         array: NDArray[Any] = np.load(path, mmap_mode="r")
     except OSError as error:
         raise MalformedInput(f"Cannot read it: {error.strerror}. {REMEDY}", file=str(path)) from error
-    except ValueError as error:
+    except DAMAGE as error:
         if isinstance(error, MalformedInput):
             raise
         raise MalformedInput(f"This is no column of a store ({error}). {REMEDY}", file=str(path)) from error

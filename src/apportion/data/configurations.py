@@ -145,7 +145,7 @@ class ConfigurationStore:
             if description["format"] != FORMAT:
                 raise ValueError(f"it has format {description['format']}, not {FORMAT}")
             return cls(folder, tuple(description["graphs"]), description["fingerprint"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise MalformedInput(f"This is no description of a store ({error})", file=str(path)) from error
 
     def __len__(self) -> int:

@@ -6,6 +6,8 @@ gigabytes passes through memory a few megabytes at a time.
 
 from __future__ import annotations
 
+import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,8 +23,12 @@ from apportion.errors import MalformedInput, UnreadableFile
 Member = tuple[str, int]
 "What an array must be: its type, and its number of dimensions."
 
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError)
-"What reading raises; a RuntimeError for a compression or an encryption that Python has not."
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, SyntaxError, EOFError, ValueError,
+    RuntimeError, OverflowError, MemoryError, OSError,
+)  # fmt: skip
+"""What reading arrays raises: a RuntimeError for a compression or encryption that Python has not, errors of
+Python's own parser for a header that is none, a MemoryError for one that promises more than there is."""
 
 
 class NpzFile:
@@ -85,7 +91,7 @@ class NpzFile:
                     yield np.frombuffer(data, dtype).reshape(here, *rest)
                 if stream.read(1):
                     raise ValueError("there are data behind the end of the array")
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise self.broken(f"{name} cannot be read ({error})") from error
 
     def broken(self, problem: str) -> MalformedInput:
@@ -103,7 +109,7 @@ class NpzFile:
             try:
                 with self._archive.open(f"{name}.npy") as stream:
                     shape, fortran, dtype = _header(cast(BinaryIO, stream))
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise self.broken(f"{name} cannot be read ({error})") from error
             if dtype != np.dtype(kind) or len(shape) != dimensions or (fortran and dimensions > 1):
                 order = " in column order" if fortran else ""

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.npz import DAMAGE
 from apportion.errors import MalformedInput
 from apportion.jobs import holding
 from apportion.program.graph import StringTable
@@ -185,14 +184,14 @@ def _load(path: Path, names: tuple[str, ...] | None) -> dict[str, NDArray[Any]]:
         # Opened here, because NumPy leaves a file open that turns out to be no archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in names or archive.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (*DAMAGE, KeyError) as error:
         raise _corrupt(path, error) from error
 
 
 def _files(path: Path, arrays: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
     try:
         entries: list[dict[str, Any]] = json.loads(arrays["files"].tobytes())
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         raise _corrupt(path, error) from error
     return entries
 

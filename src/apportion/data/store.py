@@ -113,7 +113,7 @@ class DataflowStore:
             description = json.loads(path.read_bytes())
             version = description["format"]
             sizes = {name: description["columns"][name] for name in COLUMNS}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             problem = f"This is no description of a store ({error}). {REMEDY}"
             raise MalformedInput(problem, file=str(path)) from error
         if version != FORMAT:

@@ -100,5 +100,5 @@ def _value(text: str) -> Any:
     """A TOML value, or the text itself where it is none: `task=liveness` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -176,7 +176,7 @@ def _confined(found: BuildOptions, file: Path) -> BuildOptions:
 def _settings(path: Path, source: Path) -> BuildOptions:
     try:
         table = tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedInput(f"is not TOML ({error})", file=str(path)) from None
     build = table.get("build", {})
     if not isinstance(build, Mapping):

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ _IMAGE = re.compile(
     r"(?P<kind>image[123]d(?:_array|_buffer)?):(?P<format>\w+)\[(?P<shape>[^\]]+)\](?:=(?P<fill>.+))?"
 )
 _FACTORS = re.compile(r"([*/])")
+_DAMAGE = (OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, RecursionError)
+"What reading a .npy file raises; Python's own parser reads its header."
 _MOST_FIELDS = 1 << 16
 "Of one type in a row, in a structure."
 _DIGITS = re.compile(r"[0-9]+")
@@ -158,7 +161,7 @@ class ArrayWord:
             case "file":
                 try:
                     return contents_of(np.load(rest, mmap_mode="r", allow_pickle=False))
-                except (OSError, ValueError):
+                except _DAMAGE:
                     return None
         return Contents(
             self.bound / 2, self.bound / 6
@@ -359,7 +362,7 @@ def word_for(argument: KernelArgument, text: str, span: NDRange, fill: str = "ra
     try:
         return _word_for(argument, text.strip(), span, fill)
     except InvalidSetting as error:
-        raise InvalidSetting(f"{argument.name}={text}: {error}") from None
+        raise InvalidSetting(f"{argument.name}={text:.60}: {error}") from None
 
 
 def _word_for(argument: KernelArgument, text: str, span: NDRange, fill: str) -> str:
@@ -459,10 +462,12 @@ def array_in(path: Path) -> NDArray[Any]:
         UnreadableFile: it holds none.
     """
     try:
-        values: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UnreadableFile(f"Cannot read the array {path}: {error}") from error
-    return np.ascontiguousarray(values)
+        # Mapped first: a header that promises more than the file holds is noticed before memory is asked for.
+        with np.errstate(over="raise"):
+            values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.array(values, order="C")
+    except _DAMAGE as error:
+        raise UnreadableFile(f"Cannot read the array {path}: {error!s:.200}") from error
 
 
 def _picture(path: Path, channels: int) -> NDArray[Any]:

@@ -7,7 +7,6 @@ have a file of JSON beside it that says the same with letters for sizes.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput
 from apportion.program.buildfile import parsed, words_of
 from apportion.program.compile import CompileOptions, driver_options, driver_text
 from apportion.program.kernel.bounds import NDRange
@@ -23,6 +22,7 @@ from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import Signature
 from apportion.program.source import Source
 from apportion.runtime.words import ArrayWord, ImageWord, Word, named, read_word, resolved_word
+from apportion.settings import read_json
 
 
 @dataclass(frozen=True)
@@ -197,13 +197,7 @@ def beside(source: Source, signature: Signature, given: Sequence[str] = ()) -> d
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        said = json.loads(file.read_text("utf-8"))
-        json.dumps(said, ensure_ascii=False).encode()  # half a pair of UTF-16 can be written nowhere
-    except OSError as error:
-        raise UnreadableFile(f"Cannot read {file}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"is not JSON ({error})", file=str(file)) from error
+    said = read_json(file)
     if not isinstance(said, dict):
         raise MalformedInput(f"does not describe a kernel. {_EXAMPLE}", file=str(file))
     return said

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from apportion.data.artifact import DESCRIPTION, Artifact, read_bytes, read_description
-from apportion.errors import MalformedInput, UnknownName
-from apportion.settings import convert, replace_file
+from apportion.data.artifact import DESCRIPTION, Artifact, read_description
+from apportion.errors import UnknownName
+from apportion.settings import convert, read_json, replace_file
 
 WEIGHTS = Path(__file__).parent
 "The folder of the shipped models."
@@ -85,11 +85,7 @@ def manifest(folder: Path | None = None) -> ModelManifest:
 @cache
 def _manifest(folder: Path) -> ModelManifest:
     path = folder / MANIFEST
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise MalformedInput(f"is not JSON ({error})", file=str(path)) from error
-    return convert(ModelManifest, values, source=str(path))
+    return convert(ModelManifest, read_json(path), source=str(path))
 
 
 def folder_of(name: str) -> Path:

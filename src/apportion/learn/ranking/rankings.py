@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from apportion.data.artifact import read_description
 from apportion.data.configurations import ConfiguredGraph
+from apportion.data.npz import DAMAGE
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.learn.metrics import Interval
@@ -117,7 +117,7 @@ def from_file(path: Path) -> Scorer:
             known: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
     except OSError as error:
         raise UnreadableFile(f"Cannot read {path}: {error}") from error
-    except (ValueError, zipfile.BadZipFile, AttributeError) as error:
+    except (*DAMAGE, AttributeError) as error:
         raise MalformedInput(f"This is no NPZ file of scores ({error})", file=str(path)) from error
 
     def scores(graph: ConfiguredGraph) -> NDArray[Any]:

@@ -30,7 +30,7 @@ def sizes_of(text: str, name: str = "size") -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in re.split(r"[x×,]", text.strip()))
     except ValueError:
-        raise InvalidSetting(f"{name} must be written like 1024 or 1024x64, not {text!r}") from None
+        raise InvalidSetting(f"{name} must be written like 1024 or 1024x64, not {text!r:.60}") from None
     if len(sizes) > 3:
         raise InvalidSetting(f"{name} has one to three dimensions, not {len(sizes)}: {text!r}")
     return sizes
