@@ -55,7 +55,7 @@ def rows_of(folder: Path, size: str) -> list[Row]:
 def forecasts(
     rows: list[Row], size: str, infos: list[DeviceInfo], backend: Backend
 ) -> dict[str, list[Forecast]]:
-    """What is foretold of every row's launch."""
+    """The prediction for every row's launch."""
     found: dict[str, list[Forecast]] = {SPEEDS: [], MODEL: []}
     for row in rows:
         problem = PROBLEMS[row.problem]

@@ -101,7 +101,7 @@ class Row:
     lasting_against_best: Measured | None = None
     "The same of the third and those after it."
     origin: str = ""
-    "What the first launch was foretold from."
+    "What the first launch was predicted from."
     tries: list[list[list[float]]] = field(default_factory=list)
     """The policy's launches in the first rounds, as it saw them: the first device's share, milliseconds of
     the launch, and of each device that had a part until it was done."""
@@ -148,7 +148,7 @@ def evaluate(
     """A row for each kernel of the problems; one that fails is a row with its reason.
 
     Args:
-        predictor: what foretells first launches.
+        predictor: predicts first launches.
         size: `small`, `usual` or `large` instances.
         done: (problem, kernel) pairs that are left out, because they were measured before.
     """
@@ -362,7 +362,7 @@ def _rounds(
                 if number < _TOLD_ROUNDS:
                     found.tries.append([_told(launch, names[0]) for launch in launches])
         after = processor_time()
-        found.stolen.append(after.part_stolen_since(before) if before and after else 0.0)
+        found.stolen.append(after.steal_part_since(before) if before and after else 0.0)
     return found
 
 

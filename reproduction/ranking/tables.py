@@ -1,4 +1,6 @@
-"""The seed's Tables 3 to 5 made again on the data there is: the public samples, or the whole dataset.
+"""Tables 3 to 5 of *TPU runtime prediction using GNNs* made again.
+
+The data are the public samples, or the whole dataset.
 
 Each cell of the tables is a network trained on some graphs and measured on others, once for each seed. What
 is finished is kept in a file of JSON Lines, so that an interrupted run goes on cell by cell.

@@ -55,7 +55,7 @@ def _ship(folder: Path, name: str, cpu: str, gpu: str) -> None:
     list_again(folder)
 
 
-def test_without_a_model_that_fits_speeds_foretell(shipped: Path) -> None:
+def test_without_a_model_that_fits_speeds_predict(shipped: Path) -> None:
     assert fitting_model([CPU, GPU]) is None
     _ship(shipped, "nameless", "", "")
     assert fitting_model([CPU, GPU]) is None  # nobody knows what it learned from

@@ -78,7 +78,7 @@ def test_in_doubt_a_slow_device_gets_less() -> None:
     assert shares[0] > shares[1] >= shares[2]
 
 
-def test_a_bet_costs_less_in_the_mean_than_the_cut_that_would_be_best_as_foretold() -> None:
+def test_a_bet_costs_less_in_the_mean_than_the_cut_that_would_be_best_as_predicted() -> None:
     random = np.random.default_rng(1)
     fixed, rate = np.full((4000, 2), 0.01), np.tile([[1.0, 0.3]], (4000, 1))
     off = np.exp(random.standard_normal((4000, 1)) * [0.5, -0.5])  # the factor is off by 1.0 in the log

@@ -236,7 +236,7 @@ def test_results_that_depend_on_the_compiler_are_not_believed(backend: OpenCLBac
     kernel void f(global int *out) { out[get_global_id(0)] = get_global_id(0) + WRONG; }
     """
     out = np.zeros(N, np.int32)
-    with Together(source, "f", ["cpu", "cpu2"], backend=backend) as kernel:
+    with Together(source, "f", ["cpu", "cpu2"], backend=backend, trust_source=True) as kernel:
         with pytest.raises(
             VerificationFailed, match=r"cpu2? .*, alone, disagrees .* 640 of 640 elements differ"
         ):

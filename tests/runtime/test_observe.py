@@ -27,16 +27,16 @@ def test_time_that_other_machines_got_is_told_apart_from_time_that_was_used(tmp_
     tick = os.sysconf("SC_CLK_TCK")
     stat = tmp_path / "stat"
 
-    def at(user: int, stolen: int) -> ProcessorTime:
-        stat.write_text(f"cpu  {user * tick} 0 {tick} 900 5 0 {tick} {stolen * tick} 0 0\ncpu0 1 2 3\n")
+    def at(user: int, steal: int) -> ProcessorTime:
+        stat.write_text(f"cpu  {user * tick} 0 {tick} 900 5 0 {tick} {steal * tick} 0 0\ncpu0 1 2 3\n")
         found = processor_time(stat)
         assert found is not None
         return found
 
     before, after = at(10, 2), at(18, 4)
-    assert (before.used, before.stolen) == (12.0, 2.0)
-    assert after.part_stolen_since(before) == pytest.approx(0.2)
-    assert before.part_stolen_since(before) == 0
+    assert (before.used, before.steal) == (12.0, 2.0)
+    assert after.steal_part_since(before) == pytest.approx(0.2)
+    assert before.steal_part_since(before) == 0
     stat.write_text("nonsense\n")
     assert processor_time(stat) is None
     assert processor_time(tmp_path / "none") is None

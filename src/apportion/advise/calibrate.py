@@ -108,7 +108,7 @@ def calibrate(
             seconds[device.id].append((raw.seconds, float(np.median(whole))))
             report(
                 f"{workload.name} on {device.id}: {np.median(whole) * 1e3:.3g} ms, "
-                f"foretold {said.seconds * 1e3:.3g}"
+                f"predicted {said.seconds * 1e3:.3g}"
             )
     return [_adapted(device, chosen.name, np.array(seconds[device.id]), model) for device in devices]
 

@@ -2,7 +2,7 @@
 
 launch = Launch(ir, "saxpy", NDRange((n,), (64,)), {0: 4 * n, 1: 4 * n}, {2: n})
 times = predict_times(launch, devices)          # device id → Times(fixed, rate, spread)
-forecast = forecast_of(query, devices)        # the same, as a `Predictor` of `device.forecast` says it
+forecast = forecast_of(query, devices)        # the same, as a `Predictor` of `coexecution.forecast` says it
 """
 
 from __future__ import annotations

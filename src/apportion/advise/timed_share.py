@@ -23,7 +23,7 @@ from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import signature_of
 from apportion.program.source import Source
-from apportion.runtime.default_arguments import OTHER_TURNS, Assumption, Deduced, deduced
+from apportion.runtime.default_arguments import OTHER_TRIPS, Assumption, Deduced, deduced
 from apportion.runtime.workload import beside
 
 HOST, OTHER = "cpu", "gpu"
@@ -85,7 +85,7 @@ def timed_share(
     span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
     given = beside(source, signature, query.arguments)
     found = deduced(signature, access, span, given)
-    others = [deduced(signature, access, span, given, turns=turns) for turns in OTHER_TURNS if found.guessed]
+    others = [deduced(signature, access, span, given, trips=trips) for trips in OTHER_TRIPS if found.guessed]
     launches = [_launch(query, each, ir, signature.name, text) for each in (found, *others)]
     rows = [(launch.row(), launch.totals()) for launch in launches]
     described = time.perf_counter()

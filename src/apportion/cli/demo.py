@@ -79,7 +79,7 @@ def draw_graph(demo: Demo) -> Mapping[str, Any]:
     return {"picture": demo.out / "graph.svg", "page": demo.out / "graph.html"}
 
 
-def foretell(demo: Demo) -> Mapping[str, Any]:
+def predict_share(demo: Demo) -> Mapping[str, Any]:
     """Predict how a CPU and a GPU should share it"""
     arrays = 2 * 4 * SIDE * SIDE
     found = predict(demo.source, local_size=GROUP[0] * GROUP[1], bytes=arrays)
@@ -131,7 +131,7 @@ def _split(shares: Mapping[str, float]) -> str:
 
 
 STEPS: tuple[Callable[[Demo], Mapping[str, Any]], ...] = (
-    compile_kernel, build_graph, draw_graph, foretell, run_together,
+    compile_kernel, build_graph, draw_graph, predict_share, run_together,
 )  # fmt: skip
 
 

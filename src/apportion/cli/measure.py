@@ -19,7 +19,7 @@ from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 
 _FLAG = Parameter(negative="")
-_MUCH_STOLEN = 0.02
+_MUCH_STEAL = 0.02
 
 
 def measure(
@@ -96,9 +96,9 @@ def measure(
             note(f"{point.source} {point.kernel} on {point.device}: {point.failure}")
     note(f"{points} points measured now, {failures} of them failures; all are in {out / TABLE}.")
     after = processor_time()
-    if points and before and after and (stolen := after.part_stolen_since(before)) > _MUCH_STOLEN:
+    if points and before and after and (steal := after.steal_part_since(before)) > _MUCH_STEAL:
         note(
-            f"Other machines on the same hardware got {stolen:.0%} of the processors' time meanwhile: times "
+            f"Other machines on the same hardware got {steal:.0%} of the processors' time meanwhile: times "
             "of CPU devices vary by more than their intervals say. Measure again, at another time, with more "
             "--passes."
         )

@@ -25,8 +25,8 @@ from apportion.runtime.plan import ArrayPlace, Plan
 
 ROUGH = 5.0
 """The spread of forecasts from calibrated speeds: it held four in five kernels of the suite on two PoCL
-devices. What operations are worth and what caches keep is guessed, and so are the turns of loops that data
-ends."""
+devices. What operations are worth and what caches keep is guessed, and so are the trip counts of loops
+that data ends."""
 VAGUE = 8.0
 "The spread of forecasts from descriptions alone."
 WORTH = {
@@ -47,7 +47,7 @@ COALESCED = frozenset(("bytes together", "bytes the same", "stored bytes togethe
 CACHED = 0.125
 "The part of what is moved beyond the arrays themselves that is taken to reach memory."
 _TOTAL = {"groups": "work-groups"}
-"What `program.launch.TOTALS` calls it, where that is not `all …`."
+"What `program.kernel.launch.TOTALS` calls it, where that is not `all …`."
 _MERGED_PER_SECOND = 2e9
 "Bytes that one thread compares and merges."
 SHARING_COSTS = 4e-4
@@ -177,7 +177,7 @@ def kernel_times(total: Callable[[str], Any], speeds: Mapping[str, float]) -> tu
     that work-item.
 
     Args:
-        total: name of `program.launch.TOTALS` → what the launch has of it.
+        total: name of `program.kernel.launch.TOTALS` → what the launch has of it.
         speeds: `Calibration.speeds`.
     """
 

@@ -9,8 +9,8 @@ Columns, in order:
     size        the input, in words: `small`, `1048576`, or a command's arguments; empty where unknown
     system      where it ran; empty for counters that are the same on every system (architecture-independent)
     repeat      0, 1, … : which execution of the run on the system
-    counter     the quantity: a row of the seed's Table I (`instructions`, `page_faults`, …), a column of AIWC
-                (`branch_entropy_yokota`, …), or `seconds`, the time of one execution
+    counter     the quantity: a row of Table I of Nichols et al. (`instructions`, `page_faults`, …), a column
+                of AIWC (`branch_entropy_yokota`, …), or `seconds`, the time of one execution
     value       a number, or null where the source could not give it: missing stays missing
     source      what counted it: `perf`, `proc`, `callgrind`, `blocks`, `kernel-ir`, `aiwc`, `clock`, …
     exactness   one of `EXACTNESS`
@@ -88,8 +88,9 @@ TABLE_I: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "IO File Descriptors Opened": ("fds_opened",),
     }
 )
-"""The fifteen rows of the seed's Table I, in its order, and our counters for each. Bandwidths are bytes per
-second; the two cache counters are of first-level data and of the last level."""
+"""The fifteen rows of Table I of Nichols et al., *Predicting Cross-Platform Relative Performance with Deep
+Generative Models*, in its order, and our counters for each. Bandwidths are bytes per second;
+the two cache counters are of first-level data and of the last level."""
 
 AIWC = (
     "opcode", "granularity", "barriers_per_instruction", "instructions_per_operand",

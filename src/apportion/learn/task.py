@@ -26,7 +26,7 @@ class Task(Generic[Decision]):
     outputs: int
     "C, the scores that a model gives for each thing asked about."
     loss: str
-    "The name of a loss in `model.losses`."
+    "The name of a loss in `learn.nn.losses`."
     target: Callable[[Any], Array]
     "The truth (N,) of an example."
     metrics: Mapping[str, Metric]

@@ -31,7 +31,7 @@ class Calibration:
     launch_seconds: float
     "From handing over an empty kernel until it is known to be done."
     worth: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Operation (`program.work.WORK`) → multiply-adds that one is worth on this device, where that was
+    """Operation (`program.kernel.work.WORK`) → multiply-adds that one is worth on this device, where that was
     measured; `groups` for starting a work-group."""
     latency: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Operation → seconds that one takes a work-item that is alone, where that was measured; `waits` for

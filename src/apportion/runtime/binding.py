@@ -67,7 +67,7 @@ class Binding:
     _initial: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def contents(self) -> dict[int, Contents]:
-        """Argument number → what it holds now, for arrays of integers: they may say how often loops turn."""
+        """Argument number → what it holds now, for arrays of integers: they may be trip counts of loops."""
         return {
             number: contents_of(self.shared[place.name])
             for number, place in enumerate(self.places)

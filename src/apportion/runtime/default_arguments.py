@@ -34,10 +34,10 @@ _UNKNOWN_TIMES, _UNKNOWN_LEAST = 4, 1 << 21
 "Elements of arrays whose reach is not known: for each work-item, and in all."
 _LOCAL_ELEMENTS = 4
 "Elements of local memory for each work-item of a group: tiles have borders."
-TURNS = 1024
-"The most turns that a loop is taken to have whose length an argument says."
-OTHER_TURNS = (4, 32, 1 << 14)
-"What else a guessed length may be at most: an answer that hangs on one is asked at these too."
+TRIPS = 1024
+"The largest trip count that is guessed for a loop whose trip count is an argument."
+OTHER_TRIPS = (4, 32, 1 << 14)
+"Other limits of guessed trip counts: an answer that depends on a guess is worked out under each of them too."
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,14 @@ def deduced(
     given: Mapping[str, str] | None = None,
     *,
     most: int = 1 << 31,
-    turns: int = TURNS,
+    trips: int = TRIPS,
 ) -> Deduced:
     """The case of a kernel over one range.
 
     Args:
         given: arguments that are known, as `words` writes them.
         most: no integer that is passed by value is larger.
-        turns: the most that the length of a loop or a row is guessed to be.
+        trips: the largest trip count, or length of a row, that is guessed.
 
     Raises:
         InvalidSetting: an argument that cannot be made up, or that is not what the kernel takes.
@@ -133,7 +133,7 @@ def deduced(
     }
     while True:
         chosen = {
-            argument.index: _chosen(argument, access.arguments[argument.index].roles, span, turns, most)
+            argument.index: _chosen(argument, access.arguments[argument.index].roles, span, trips, most)
             for argument in signature.arguments
             if argument.index not in known and _is_integer(argument)
         }
@@ -143,9 +143,9 @@ def deduced(
             for argument in signature.arguments
             if argument.is_pointer and argument.space != "local" and argument.index not in known
         }
-        if sum(size or 0 for size in reached.values()) <= _MOST_BYTES or turns <= 1:
+        if sum(size or 0 for size in reached.values()) <= _MOST_BYTES or trips <= 1:
             break
-        turns //= 4
+        trips //= 4
     words: list[str] = []
     assumed: list[Assumption] = []
     for argument in signature.arguments:
@@ -194,15 +194,15 @@ def _is_integer(argument: KernelArgument) -> bool:
 
 
 def _chosen(
-    argument: KernelArgument, roles: frozenset[str], span: NDRange, turns: int, most: int
+    argument: KernelArgument, roles: frozenset[str], span: NDRange, trips: int, most: int
 ) -> tuple[int, str, bool]:
     """An integer's value, why it is that, and whether nothing says so."""
-    value, reason, guessed = _by_role(roles, span, turns)
+    value, reason, guessed = _by_role(roles, span, trips)
     largest = min(most, int(np.iinfo(argument.scalar_type or "int32").max))
     return (value, reason, guessed) if value <= largest else (largest, f"{reason}; as much as fits", guessed)
 
 
-def _by_role(roles: frozenset[str], span: NDRange, turns: int) -> tuple[int, str, bool]:
+def _by_role(roles: frozenset[str], span: NDRange, trips: int) -> tuple[int, str, bool]:
     sizes = span.global_size
     bounds = sorted(int(role.removeprefix("bound ")) for role in roles if role.startswith("bound "))
     strides = sorted(int(role[-1]) for role in roles if re.fullmatch(r"stride \d", role))
@@ -221,7 +221,7 @@ def _by_role(roles: frozenset[str], span: NDRange, turns: int) -> tuple[int, str
             return sizes[along], f"the length of a row: the work-items of dimension {along}", False
     if "loop" in roles or "stride loop" in roles or "divisor" in roles:
         side = min(sizes) if len(sizes) > 1 else sizes[0]
-        return max(1, min(side, turns)), "it says how often a loop runs", True
+        return max(1, min(side, trips)), "it is the trip count of a loop", True
     if strides:
         return 1, "ids are multiplied by it", False
     if "shift" in roles:

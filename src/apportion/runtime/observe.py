@@ -57,24 +57,24 @@ class ProcessorTime:
 
     used: float
     "Seconds in which they worked for somebody on this machine, all of them together."
-    stolen: float
-    "Seconds in which somebody wanted one and the hypervisor had given it to another machine."
+    steal: float
+    "Steal time: seconds of waiting for a processor that the hypervisor had given to another machine."
 
-    def part_stolen_since(self, before: ProcessorTime) -> float:
-        """The part of the time that was wanted since then, which others got."""
-        stolen, used = self.stolen - before.stolen, self.used - before.used
-        return stolen / (used + stolen) if used + stolen > 0 else 0.0
+    def steal_part_since(self, before: ProcessorTime) -> float:
+        """Steal time since then, as a part of all time in which processors were wanted here."""
+        steal, used = self.steal - before.steal, self.used - before.used
+        return steal / (used + steal) if used + steal > 0 else 0.0
 
 
 def processor_time(path: Path = _STAT) -> ProcessorTime | None:
     """What Linux says of all processors together; None where it does not."""
     try:
         words = path.read_text().split("\n", 1)[0].split()
-        user, nice, system, _, _, irq, soft, stolen = map(int, words[1:9])
+        user, nice, system, _, _, irq, soft, steal = map(int, words[1:9])
     except (OSError, ValueError):
         return None
     tick = os.sysconf("SC_CLK_TCK")
-    return ProcessorTime((user + nice + system + irq + soft) / tick, stolen / tick)
+    return ProcessorTime((user + nice + system + irq + soft) / tick, steal / tick)
 
 
 def packages(folder: Path) -> list[Observer]:

@@ -155,7 +155,7 @@ def _source(made: Generated) -> Source:
 
 
 def _with_turns(draft: Draft) -> Draft:
-    """The draft with its number of turns as an argument, where it has one."""
+    """The draft with its trip count as an argument, where it has one."""
     match = re.search(rf"{TURNS}(\d+)", draft.body)
     if match is None:
         return draft

@@ -50,7 +50,7 @@ def run_suite(
     Args:
         devices: ids of the devices; None for all.
         size: `small` (for tests, not for timing), `usual` or `large` instances.
-        predictor: what foretells first launches.
+        predictor: predicts first launches.
     """
     names = list(devices) if devices is not None else [info.id for info in backend.devices()]
     for problem in problems:

@@ -1,4 +1,4 @@
-"""Forests and the seed's network as models of relative performance: kept, answered by NumPy, over fewer systems."""
+"""Forests and the network of Nichols et al. as models of relative performance: kept, answered by NumPy, over fewer systems."""
 
 from __future__ import annotations
 

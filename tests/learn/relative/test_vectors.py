@@ -1,4 +1,4 @@
-"""Learners of vectors: what each can learn, what it cannot, and every stage of the seed's network."""
+"""Learners of vectors: what each can learn, what it cannot, and every stage of the network of Nichols et al.."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_what_was_measured_several_times_has_the_mean_of_its_times() -> None:
     assert left == {}
 
 
-def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:
+def test_times_that_are_sums_are_predicted_for_a_suite_never_seen() -> None:
     table = _table()
     said: list[str] = []
     tests = leave_one_suite_out(table, settings=SETTINGS, report=said.append)
@@ -131,7 +131,7 @@ def test_times_that_are_sums_are_foretold_for_a_suite_never_seen() -> None:
     assert figure_of(table).startswith("<svg")
 
 
-def test_speeds_foretell_at_first_what_forests_then_correct() -> None:
+def test_speeds_predict_at_first_what_forests_then_correct() -> None:
     table = _table()
     speeds = {
         "arithmetic": 5e10,
@@ -163,7 +163,7 @@ def test_what_copies_take_at_their_start_is_found() -> None:
     assert starting_of(none, 1, first)[0] == 0
 
 
-def test_waiting_is_foretold_as_it_is_and_not_corrected() -> None:
+def test_waiting_is_predicted_as_it_is_and_not_corrected() -> None:
     table = _table()
     speeds = {"arithmetic": 5e10, "memory": 1e11, "to_device": 2e10, "from_device": 2e10,
               "launch_seconds": 3e-5, "latency waits": 1e-6}  # fmt: skip

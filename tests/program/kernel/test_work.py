@@ -8,7 +8,7 @@ import pytest
 from apportion.program.compile import ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.instructions import read_module
-from apportion.program.kernel.work import GUESSED_TURNS, WORK, Contents, Work, contents_of, work_of
+from apportion.program.kernel.work import GUESSED_TRIPS, WORK, Contents, Work, contents_of, work_of
 from apportion.program.source import Source
 
 pytest.importorskip("ziglang")
@@ -36,7 +36,7 @@ def test_a_loop_that_data_ends_is_guessed_and_says_so() -> None:
         "kernel void f(global float *a, global const int *g) { int i = get_global_id(0); float s = a[i];"
         " for (int k = 0; k < g[i]; k++) s = sin(s); a[i] = s; }"
     )
-    assert work.counts["angles"] == pytest.approx(GUESSED_TURNS, rel=0.3)
+    assert work.counts["angles"] == pytest.approx(GUESSED_TRIPS, rel=0.3)
     assert work.guessed > 0.5
 
 

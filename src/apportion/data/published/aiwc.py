@@ -20,7 +20,7 @@ from apportion.errors import MalformedInput, UnreadableFile
 
 TIDY, RUNS, DEVICES = "aiwc_tidy.parquet", "aiwc_runs.parquet", "aiwc_devices.csv"
 FOUR_SYSTEMS = ("xeon_es-2697v2", "i7-6700k", "fiji-furyx", "gtx1080")
-"Two CPUs and two GPUs of two vendors, as the seed has them."
+"Two CPUs and two GPUs of two vendors: those of Nichols et al."
 _KINDS = {"CPU": "cpu", "MIC": "cpu", "GPU": "gpu"}
 _RUN = ("application", "kernel", "size")
 _ABOUT = ("cores", "clock_ghz", "gflops", "gb_per_second")

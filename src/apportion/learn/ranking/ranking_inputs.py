@@ -28,7 +28,8 @@ from apportion.learn.ranking.reached_nodes import (
 
 @dataclass(frozen=True)
 class RankingSettings:
-    """Which network. The defaults are the seed's first model; `attention = "nodes"` makes its second."""
+    """Which network. The defaults are the first model of *TPU runtime prediction using GNNs*;
+    `attention = "nodes"` makes its second."""
 
     configurations: Literal["layout", "tile"] = "layout"
     "Whether a configuration gives options to nodes, or one tile to the whole graph."

@@ -1,4 +1,4 @@
-"""The seed's figures as SVG: a run's relative performance, distributions, right orders, ROC curves."""
+"""Figures of Nichols et al. as SVG: a run's relative performance, distributions, right orders, ROC curves."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ Times are in their base-2 logarithm throughout, (N, S): runs × systems. A *vect
 
 `centred`      log2 time less its mean over the systems (the centred log-ratio): the default. Errors mean the
                same on every system, and systems can be added or left out.
-`slowest`      time / time on the slowest system, in (0, 1]: the seed's scale, on which R² and MAE are given.
+`slowest`      time / time on the slowest system, in (0, 1]: the scale of Nichols et al., on which R² and
+               MAE are given.
 a system       time / time on that system. Its own column is 1 everywhere, which flatters averages.
 """
 
@@ -123,7 +124,7 @@ def bootstrap_groups(
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The seed's Figure 5: whether a run has the common order, told by a score."""
+    """Figure 5 of Nichols et al.: whether a run has the common order, told by a score."""
 
     order: tuple[int, ...]
     "The order that most runs have: numbers of systems, fastest first."

@@ -1,4 +1,4 @@
-"""RelativeFitted: relative performance by a forest, or by the seed's σ-VAE and network, answered by NumPy.
+"""RelativeFitted: relative performance by a forest, or by the σ-VAE and network of Nichols et al., in NumPy.
 
 Its answers from counters alone are those of what was fitted, with sigmas from its errors on applications that
 it had not seen. Once a time is known the ridge regressions that it also holds answer, as in `RelativeModel`.

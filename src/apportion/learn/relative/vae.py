@@ -1,4 +1,4 @@
-"""The seed's network: a σ-VAE whose latent space feeds a deep regressor, every stage of it switchable.
+"""The network of Nichols et al.: a σ-VAE whose latent space feeds a deep regressor; every stage is optional.
 
 Stages, in order: the VAE is calibrated on rows profiled on CPUs; it goes on with all rows while the weight of
 the KL divergence rises; over a range of epochs the regressor's loss flows back into the encoder; at last the

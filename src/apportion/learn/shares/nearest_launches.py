@@ -57,7 +57,7 @@ class Memory:
     def recall(self, code: Numbers, sizes: Numbers) -> Numbers:
         """(N, len(RECALLED)): of launches with features (N, F) and sizes (N, 2)."""
         programs = self._programs_of(code)
-        return self._recalled(code, sizes, programs, np.ones((len(code), len(self.code)), bool))
+        return self._nearest(code, sizes, programs, np.ones((len(code), len(self.code)), bool))
 
     def lessons(self) -> Numbers:
         """(3 K, len(RECALLED)): of each known launch when it is forgotten itself; when all of its program
@@ -67,12 +67,12 @@ class Memory:
         kin = components(programs.tolist(), self.sizes[:, 0].tolist())
         return np.concatenate(
             [
-                self._recalled(self.code, self.sizes, programs, group[:, None] != group[None, :])
+                self._nearest(self.code, self.sizes, programs, group[:, None] != group[None, :])
                 for group in (alone, components(programs.tolist()), kin)
             ]
         )
 
-    def _recalled(self, code: Any, sizes: Numbers, programs: NDArray[np.int64], allowed: Flags) -> Numbers:
+    def _nearest(self, code: Any, sizes: Numbers, programs: NDArray[np.int64], allowed: Flags) -> Numbers:
         found = np.full((len(code), len(RECALLED)), NOTHING)
         rows = np.arange(len(code))
         apart = sizes[:, None, :] - self.sizes[None, :, :]

@@ -1,6 +1,6 @@
 """A `KernelModel` as one ONNX graph: from features and inputs of launches to shares and intervals.
 
-Everything that determines an answer is in it: what is recalled of known launches, the trees (one
+Everything that determines an answer is in it: what the nearest known launches did, the trees (one
 `TreeEnsembleRegressor`, each tree an output of its own, as the answer is their middle), the votes, the
 conformal interval, familiarity. As in NumPy, trees compare in 32 bits and all else is computed in 64, so that
 both give the same answers. `SIGNATURE` names what goes in and what comes out.

@@ -80,9 +80,9 @@ class Pooled:
     forests: Mapping[str, Forest]
     memory: Memory
     heard: float = 1.0
-    "How much a tree on inputs weighs beside one on code, where it is heard."
+    "The weight of a tree on inputs, where those are used; one on code weighs 1."
     trusted: float = 2.0
-    "How much a tree on what is recalled weighs beside one on code."
+    "The weight of a tree on the nearest launches; one on code weighs 1."
 
     def __post_init__(self) -> None:
         if set(self.forests) != set(MEMBERS) or SIZE not in self.columns:
@@ -138,8 +138,8 @@ class Pooled:
     def attributed(self, row: Numbers) -> tuple[float, dict[str, float]]:
         """What the trees that make the answer for a row (F,) say before they look, and what each column adds.
 
-        Together they are the answer. What the place of the bytes adds is counted to the bytes; what is
-        recalled stands beside the columns, under the names `RECALLED`.
+        Together they are the answer. What the place of the bytes adds is counted to the bytes; what
+        the nearest launches add stands beside the columns, under the names `RECALLED`.
         """
         kept = self.votes(row[None, :]).kept()[0]
         seen = self.seen(row[None, :])
@@ -215,7 +215,7 @@ def made(
     rows: Numbers, columns: Sequence[str], memory: Memory, *, recalled: Numbers | None = None
 ) -> Numbers:
     """(N, len(MADE)): where the bytes of rows (N, F) stand among the known, between two for one that is
-    neither; and what is recalled, unless that is given."""
+    neither; and what the nearest launches did, unless that is given."""
     size = rows[:, list(columns).index(SIZE)]
     place = (np.searchsorted(memory.known, size, "left") + np.searchsorted(memory.known, size, "right")) / 2
     if recalled is None:

@@ -110,7 +110,7 @@ class PooledSettings:
     """How the forests of a pool are grown."""
 
     trees: int = 40
-    "Of the forests on all of the code and on what is recalled; the other two have three quarters as many."
+    "Of the forests on all code and on the nearest launches; the other two have three quarters of that."
     max_features: float = 0.3
     "The part of the features that a split on code looks at; on a summary twice that part, on inputs all."
     others: float = 0.7
@@ -139,8 +139,8 @@ class PooledModel:
         Args:
             rows: (N, F).
             answer: who answers: all forests, or one of them.
-            heard: how much the trees on inputs weigh where they are heard.
-            trusted: how much the trees on what is recalled weigh.
+            heard: the weight of the trees on inputs, where those are used.
+            trusted: the weight of the trees on the nearest launches.
             vote: answer with one of `CLASSES`.
         """
         votes = replace(self.pool, heard=heard, trusted=trusted).votes(rows, answer=answer)
@@ -167,7 +167,7 @@ def grown(
     for name in MEMBERS:
         trees = settings.trees if name in ("code", "recalled") else max(1, settings.trees * 3 // 4)
         learner = RowSettings("extra-trees", trees, looked_at.get(name, 2 * settings.max_features))
-        # What is recalled differs between the repetitions of a row; what the other members see does not.
+        # The nearest launches differ between the repetitions of a row; what the other members see does not.
         count = len(wide) if name == "recalled" else len(rows)
         fitted = RowModel.fit(learner, seen[name][:count], np.tile(aims, (times, 1))[:count], seed=seed)
         forests[name] = fitted.forest(seen[name][:8])

@@ -34,8 +34,8 @@ class CampaignTable:
     "Of the source and the kernel: rows of one kernel share it."
     ranges: tuple[str, ...]
     "`1024x64/16x4`: work-items and work-group."
-    rows: Numbers  # (N, F) see `program.launch.LAUNCH`
-    totals: Numbers  # (N, T) see `program.launch.TOTALS`
+    rows: Numbers  # (N, F) see `program.kernel.launch.LAUNCH`
+    totals: Numbers  # (N, T) see `program.kernel.launch.TOTALS`
     fixed: Numbers  # (N, 2) seconds
     rate: Numbers  # (N, 2) seconds
     times: NDArray[np.int64] | None = None  # (N,) how often each was measured; once where that is not said
@@ -109,7 +109,7 @@ def regrets(share: Numbers, table: CampaignTable) -> Numbers:
 Key = tuple[str, str, str, str, str]
 "A case: the source's digest, the kernel, the global size, the local size, the arguments."
 Features = Callable[[Key], tuple[Numbers, Numbers]]
-"A case → its `row` and its `totals` (`program.launch.Launch`); KeyError for a case that is not known."
+"A case → the `row` and `totals` of its `program.kernel.launch.PlannedLaunch`; KeyError if it is not known."
 
 
 def key_of(workload: Workload, case: Case) -> Key:

@@ -65,7 +65,7 @@ def fit_timing(
     """The model of a campaign.
 
     Args:
-        speeds: each device's `device.base.Calibration.speeds`, from which times are then foretold at first.
+        speeds: each device's `runtime.base.Calibration.speeds`; times are then predicted from them first.
         spreads: each device's standard deviation of log seconds on kernels that were held out.
     """
     least = np.quantile(table.seconds, _LEAST, axis=0)
@@ -90,7 +90,7 @@ def fit_timing(
         sums = [sum_of(table, number) for number in range(2)]
         seconds = np.stack([first_seconds(one, table.totals) for one in sums], axis=1) + least
         fixed_first = waiting = np.zeros_like(seconds)
-    # Without what is waited for, which is foretold as it is.
+    # Without waiting times, which are predicted separately.
     taken = np.maximum(table.seconds - waiting, _WITHOUT_WAITING * table.seconds)
     left = np.log(taken) - np.log(seconds)
     seen = with_first(table.rows, seconds)

@@ -73,7 +73,7 @@ class DeviceModel:
     device: str
     "As the machine it was measured on calls it: cpu, gpu."
     name: str
-    coefficients: Numbers  # (T,) seconds for one of each of `program.launch.TOTALS`
+    coefficients: Numbers  # (T,) seconds for one of each of `program.kernel.launch.TOTALS`
     whole: Forest
     "log(seconds / sum)."
     fixed: Forest
@@ -82,7 +82,7 @@ class DeviceModel:
     spread: float
     "Of log seconds, on kernels of suites that were held out."
     speeds: Mapping[str, float]
-    "`device.base.Calibration.speeds` of the device, where it was measured."
+    "`runtime.base.Calibration.speeds` of the device, where it was measured."
     by_speeds: bool = False
     "Whether the first time comes from speeds, not from the sum."
     least: float = 0.0
@@ -294,10 +294,10 @@ def with_first(rows: Numbers, first: Numbers) -> Numbers:
 def times_by_speeds(
     rows: Numbers, totals: Numbers, speeds: Mapping[str, float], *, copies: bool
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """(N,) each: fixed, rate and waiting as `device.forecast.from_speeds` has them, learned from nothing.
+    """(N,) each: fixed, rate and waiting as `coexecution.forecast.from_speeds` has them, without learning.
 
     Args:
-        speeds: `device.base.Calibration.speeds`.
+        speeds: `runtime.base.Calibration.speeds`.
         copies: whether arrays are copied to the device and back.
     """
 

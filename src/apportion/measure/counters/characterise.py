@@ -111,7 +111,7 @@ def _memory_counters(touched: tuple[NDArray[Any], NDArray[Any]], *, known: bool)
 def _branch_counters(
     executed: NDArray[Any], histories: list[tuple[NDArray[Any], NDArray[Any]]]
 ) -> dict[str, float]:
-    """Branches, and how hard their last sixteen outcomes make the next one to foretell (Yokota; linear)."""
+    """Branches, and how hard the next one is to predict from their last sixteen outcomes (Yokota; linear)."""
     yokota = linear = windows = 0.0
     for patterns, often in histories:
         taken = np.bitwise_count(patterns.astype(np.uint32)) / _HISTORY

@@ -2,7 +2,7 @@
 
 A value that comes from one argument alone is followed to the instructions that use it together with
 something else: compared with a work-item's id it bounds the range, multiplied with one it is a row length,
-compared with a loop counter it says how often the loop runs. Its uses say what it may be worth.
+compared with a loop counter it is the loop's trip count. Its uses say what it may be worth.
 """
 
 from __future__ import annotations

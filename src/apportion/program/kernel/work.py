@@ -1,9 +1,9 @@
-"""How much a work-item does: operations and bytes of a launch, with loops counted as often as they turn.
+"""How much a work-item does: operations and bytes of a launch, with loops counted by their trip counts.
 
 Static counts say what a kernel is made of, not how much of it happens. Here each block of the optimised IR
-gets a frequency: branches split it, loops multiply it by their turns, which follow from constants, scalar
-arguments and the sizes of the launch where they can, and are guessed where data decides. How an address
-changes from one work-item to the next says whether neighbours read neighbouring memory.
+gets a frequency: branches split it, loops multiply it by their trip counts, which follow from constants,
+scalar arguments and the sizes of the launch where they can, and are guessed where data decides. How an
+address changes from one work-item to the next says whether neighbours read neighbouring memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SERIAL = (
 )  # fmt: skip
 "What counts of the longest work-item: its operations follow each other, however many processors there are."
 
-GUESSED_TURNS = 16.0
+GUESSED_TRIPS = 16.0
 "Of a loop whose end is not known."
 _SEEN = 4096
 _READING = {"load", "getelementptr", "sext", "zext", "trunc", "freeze", "bitcast"}
@@ -99,7 +99,7 @@ class Work:
 
     counts: Mapping[str, float]
     guessed: float
-    "The part of the instructions that stand in loops whose turns were guessed."
+    "The part of the instructions that stand in loops whose trip counts were guessed."
     divergent: float
     "The part that stands behind branches that data decides."
     longest: Mapping[str, float]
@@ -485,14 +485,14 @@ class _Count:
             return dict.fromkeys(distinct, 1.0)
         leaving = [target for target in distinct if loop is not None and target not in loop]
         if loop is not None and leaving and len(leaving) < len(distinct):
-            turns = self._turns(block, loop, targets)
-            out = 1 / max(turns, 1.0)
+            trips = self._trip_count(block, loop, targets)
+            out = 1 / max(trips, 1.0)
             staying = [target for target in distinct if target not in leaving]
             return _divided(leaving, staying, out)
         if len(targets) == 2 and (likely := self._likely(block)) is not None:
             return {targets[0]: likely, targets[1]: 1 - likely}
         entering = [target for target in distinct if self._enters(target, block, loops)]
-        if entering and len(entering) < len(distinct):  # a test that a loop turns at all
+        if entering and len(entering) < len(distinct):  # a test that a loop runs at all
             rest = [target for target in distinct if target not in entering]
             return _divided(rest, entering, 0.05)
         empty = [target for target in distinct if self._ends(target)]
@@ -627,19 +627,21 @@ class _Count:
     def _ends(self, block: str) -> bool:
         return self.blocks[block][-1].opcode == "ret" and len(self.blocks[block]) <= 2
 
-    def _turns(self, block: str, loop: frozenset[str], targets: list[str]) -> float:
-        """How often a loop turns that is left from this block."""
+    def _trip_count(self, block: str, loop: frozenset[str], targets: list[str]) -> float:
+        """The trip count of a loop that is left from this block."""
         last = self.blocks[block][-1]
         condition = self.by_result.get(last.operands[0]) if last.operands else None
         found = (
-            self._turns_by(condition, loop) if condition is not None and condition.opcode == "icmp" else None
+            self._trip_count_by(condition, loop)
+            if condition is not None and condition.opcode == "icmp"
+            else None
         )
         if found is None and last.operands and self._waits(last.operands[0], loop):
             self.waiting_loops |= loop
             return 1.0
         if found is None:
             self.guessed_loops.add(min(loop))
-            return GUESSED_TURNS
+            return GUESSED_TRIPS
         return float(np.clip(found, 1.0, 1e8))
 
     def _waits(self, condition: str, loop: frozenset[str]) -> bool:
@@ -667,7 +669,7 @@ class _Count:
             pending += instruction.operands
         return False
 
-    def _turns_by(self, condition: Instruction, loop: frozenset[str]) -> float | None:
+    def _trip_count_by(self, condition: Instruction, loop: frozenset[str]) -> float | None:
         for moving, bound in (condition.operands, condition.operands[::-1]):
             counter = self._counter(moving, loop)
             held = self._held(bound)

@@ -129,7 +129,7 @@ def _hand_over(queue: Queue, buffers: list[cl.Buffer], groups: int) -> None:
 
 
 def _turn(queue: Queue, kernel: str, items: int, arguments: tuple[Any, ...], turns: int) -> None:
-    """Run a kernel whose last argument says how often it turns."""
+    """Run a kernel whose last argument is the trip count of its loop."""
     _wait(queue, kernel, items, *arguments, _integer(turns))
 
 
