@@ -4,13 +4,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check docs bench format native web clean
+.PHONY: demo test test-fast check docs bench format native web clean
 
 demo: $(VENV)/.ready
 	$(BIN)/apportion demo --out out/demo
 
 test: check
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+# Programs, data, layers and the command line's frame: neither devices nor browsers, clusters or training.
+FAST := $(addprefix tests/,program report data cli/test_main.py cli/test_show.py cli/test_graph.py \
+	$(addsuffix .py,test_architecture test_registry test_settings test_errors test_facade))
+
+test-fast: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(FAST)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

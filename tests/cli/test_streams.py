@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,30 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> N
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("apportion: ")
+
+
+@pytest.mark.parametrize("module", ["cyclopts", "apportion.errors"])
+def test_an_interruption_while_modules_load_is_one_line(module: str) -> None:
+    interrupting = (
+        "import os, runpy, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['apportion', 'data', 'list']\n"
+        "runpy.run_module('apportion', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", interrupting], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "apportion: interrupted before anything was begun\n"
+
+
+def test_the_command_that_is_installed_starts_where_interruptions_are_told_in_one_line() -> None:
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["apportion"] == "apportion.__main__:main"
 
 
 @pytest.mark.xdist_group("opencl")
