@@ -19,8 +19,12 @@ package were looked up in its sources, or are those of one call of each form; th
 for the others that its host program makes."""
 
 
-def page(rows: Sequence[KernelRow], known: Sequence[Package]) -> str:
-    """The page in Markdown."""
+def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "") -> str:
+    """The page in Markdown.
+
+    Args:
+        remarks: what must be known of this run of the command.
+    """
     files = {(row.package, row.file) for row in rows}
     kernels = [row for row in rows if row.kernel]
     parts = [
@@ -39,6 +43,7 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package]) -> str:
         "",
         _HOW,
         "",
+        *([remarks.rstrip(), ""] if remarks else []),
         "## Packages",
         "",
         "| package | version | files | as they are | with options | with guesses | kernels | shared | run |",

@@ -21,6 +21,8 @@ from reproduction.corpus_opencl.stages import KernelRow, ran, rows_of
 
 _SEED = 19
 "Draws the kernels that are run."
+REMARKS = Path(__file__).with_name("remarks.md")
+"What must be known of the run that the page stands on; the page holds it."
 
 
 def corpus_opencl(
@@ -69,7 +71,7 @@ def corpus_opencl(
             file.flush()
     by_name = {package.name: package for package in known}
     rows = _run_some(rows, by_name, folder / "ran.jsonl", runs, deadline)
-    out.write_text(page(rows, known))
+    out.write_text(page(rows, known, REMARKS.read_text() if REMARKS.is_file() else ""))
     note(f"The page is {out}")
 
 
