@@ -82,6 +82,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path):
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
