@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 RUN = (
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
+    ROOT / "docs" / "howto" / "kernels-as-they-are.md",
 )
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/*/*.md")))
 _BLOCK = re.compile(r"^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

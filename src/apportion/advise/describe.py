@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import CompileError, InvalidSetting, MalformedInput
+from apportion.program import cuda
 from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
 from apportion.program.graph import ProgramGraph
 from apportion.program.kernel.features import asks_for_its_place, features_of, in_order
@@ -50,7 +51,7 @@ def describe(
     vectorized: bool = True,
     compile: CompileOptions | None = None,
 ) -> Described:
-    """A kernel of OpenCL C, LLVM IR or bitcode; what helper functions it lacks is declared.
+    """A kernel of OpenCL C, CUDA, HIP, LLVM IR or bitcode; what helper functions it lacks is declared.
 
     `*` for the kernel's name takes all functions of the source as one. What is not said by `compile` is taken
     as the model learned it: for x86-64, and vectorized where `KernelModel.vectorized` says so.
@@ -74,6 +75,8 @@ def describe(
         ir = recovered.ir
     warnings = [recovered.words] if recovered else []
     chosen = recovered.kernel if recovered and recovered.kernel else _kernel(ir, kernel, source.name)
+    if source.language in cuda.LANGUAGES:
+        warnings.append(cuda.ASSUMED)
     if chosen is None and kernel != WHOLE:
         warnings.append(f"{source.name} has no OpenCL kernel; all of it was taken for one")
     compiled = time.perf_counter()

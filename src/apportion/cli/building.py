@@ -32,7 +32,7 @@ class Building:
     "Version of the language, such as CL1.2, CL3.0 or c++17."
 
     language: str | None = None
-    "opencl, c, c++, llvm or bitcode, whatever the file's name says."
+    "opencl, cuda, hip, c, c++, llvm or bitcode, whatever the file's name says."
 
     target: str | None = None
     "LLVM triple to compile for."

@@ -24,8 +24,17 @@ frontends = Registry(
         "c": "apportion.program.compile:clang",
         "c++": "apportion.program.compile:clang",
         "opencl": "apportion.program.compile:clang",
+        "cuda": "apportion.program.compile:clang",
+        "hip": "apportion.program.compile:clang",
     },
-    extras={"bitcode": "bitcode", "c": "compile", "c++": "compile", "opencl": "compile"},
+    extras={
+        "bitcode": "bitcode",
+        "c": "compile",
+        "c++": "compile",
+        "opencl": "compile",
+        "cuda": "compile",
+        "hip": "compile",
+    },
 )
 "A language: the function that turns its sources into LLVM IR, `(Source, CompileOptions) -> str`."
 
@@ -60,6 +69,6 @@ def graph_of(
         source = Source.read(source, language)
     ir = ir_of(source, compile or CompileOptions())
     wanted = graph or GraphOptions()
-    if source.language == "opencl" and wanted.function is not None:
+    if source.language in ("opencl", "cuda", "hip") and wanted.function is not None:
         known_function(ir, wanted.function)
     return graph_of_ir(ir, name=source.name, options=wanted)

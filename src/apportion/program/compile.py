@@ -1,4 +1,4 @@
-"""C, C++ and OpenCL C → LLVM IR: in a child process with limits, with no files but those given, cached.
+"""C, C++, OpenCL C, CUDA and HIP → LLVM IR: in a child process with limits, no files but those given, cached.
 
 The source is fed through standard input from an empty folder, so the IR depends on nothing but the source,
 its name, the options, the compiler, and the contents of the include paths: the parts of the cache's key.
@@ -20,13 +20,17 @@ from apportion.errors import (
     WorkerCrashed,
 )
 from apportion.jobs import child
-from apportion.program import frontends, includes, ircache
+from apportion.program import cuda, frontends, includes, ircache
 from apportion.program.buildfile import FLAGS, NOTHING, name_of
 from apportion.program.source import Source
 from apportion.program.toolchain import CLANG_LANGUAGES, Headers, Toolchain, toolchain_of
 
 OPTIMIZATIONS = ("0", "1", "2", "3")
-_DEFAULT_TARGETS = {"opencl": "spir64-unknown-unknown"}  # keeps address spaces apart, which x86_64 does not
+_DEFAULT_TARGETS = {
+    "opencl": "spir64-unknown-unknown",
+    "cuda": cuda.TARGET,
+    "hip": cuda.TARGET,
+}  # keeps address spaces apart, which x86_64 does not
 _HOST_TARGET = "x86_64-linux-gnu"  # whatever the machine: the same source gives the same IR everywhere
 _DEFAULT_OPENCL = "CL2.0"
 
@@ -192,7 +196,7 @@ def llvm(source: Source, options: CompileOptions) -> str:
 
 
 def clang(source: Source, options: CompileOptions) -> str:
-    """The frontend of C, C++ and OpenCL C."""
+    """The frontend of C, C++, OpenCL C, CUDA and HIP."""
     includes.check_text(str(source.text), source.name)
     options = effective(source, options)
     toolchain = toolchain_of(options.compiler)
@@ -240,14 +244,18 @@ def _target_of(source: Source, options: CompileOptions) -> str:
 
 def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str | None:
     """What the IR is kept under, or None when the include paths hold too much to watch for changes."""
-    contents = includes.fingerprint(options.include_paths)
+    ours = (cuda.HEADERS,) if source.language in cuda.LANGUAGES else ()
+    contents = includes.fingerprint((*options.include_paths, *ours))
     if contents is None:
         return None
     limits = {"seconds", "memory_bytes", "output_bytes"}  # they decide whether there is IR, not which
+    form = cuda.FORM if ours else ""
     chosen = [
         f"{part.name}={getattr(options, part.name)!r}" for part in fields(options) if part.name not in limits
     ]
-    return ircache.key_of([source.language, source.name, source.data, toolchain.identity, contents, *chosen])
+    return ircache.key_of(
+        [source.language, source.name, source.data, toolchain.identity, contents, form, *chosen]
+    )
 
 
 _IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
@@ -256,6 +264,8 @@ _IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
 
 def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> str:
     ir = renamed(_asked(source, options, toolchain, _IR), source.name)
+    if source.language in cuda.LANGUAGES:
+        ir = cuda.like_opencl(ir)
     heading = f'source_filename = "{_quoted(source.name)}"'
     return re.sub(r"^source_filename = [^\n]*", lambda _: heading, ir, count=1, flags=re.MULTILINE)
 
@@ -302,6 +312,19 @@ def _command(
     headers: Headers,
     output: tuple[str, ...] = _IR,
 ) -> list[str]:
+    if source.language in cuda.LANGUAGES:
+        return [
+            *toolchain.command,
+            *cuda.arguments(
+                source.language, options.standard, options.optimization, vectorize=options.vectorize
+            ),
+            *headers.arguments,
+            *(["-debug-info-kind=line-tables-only", "-dwarf-version=5"] if options.line_tables else []),
+            *(f"-D{define}" for define in options.defines),
+            *(f"-I{path}" for path in options.include_paths),
+            *(flag for flag in options.flags if flag.startswith("-U")),
+            *("-H", "-emit-llvm", "-o", "-", "-"),
+        ]
     opencl = source.language == "opencl"
     declared = opencl and output == _IR  # drivers declare their built-in functions themselves
     standard = options.standard or (_DEFAULT_OPENCL if opencl else None)

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
-from apportion.program import frontends, siblings
+from apportion.program import cuda, frontends, siblings
 from apportion.program.buildfile import NOTHING, BuildOptions, beside
 from apportion.program.toolchain import CLANG_LANGUAGES
 
-LANGUAGES = ("llvm", "bitcode", "c", "c++", "opencl")
+LANGUAGES = ("llvm", "bitcode", "c", "c++", "opencl", "cuda", "hip")
 
 SUFFIXES = {
     ".ll": "llvm",
@@ -27,6 +27,8 @@ SUFFIXES = {
     ".cpp": "c++",
     ".cxx": "c++",
     ".cl": "opencl",
+    ".cu": "cuda",
+    ".hip": "hip",
 }
 "The language that the end of a file's name stands for."
 
@@ -99,6 +101,8 @@ class Source:
         path = Path(path)
         if language is not None and language not in LANGUAGES and language not in frontends:
             raise UnknownName("language", language, frontends)
+        if language == "opencl" and path.suffix.lower() in SUFFIXES:  # what runs kernels asks for OpenCL C
+            cuda.refuse_to_run(SUFFIXES[path.suffix.lower()], str(path))
         data = _contents(path)
         build = build.over(beside(path))
         chosen = language or build.language or _language_of(path, data)
@@ -107,7 +111,7 @@ class Source:
         text = _decoded(path, data, chosen)
         if chosen in CLANG_LANGUAGES:
             # A host's headers are many, and full of conditions: the compiler finds those by itself.
-            others = build.include_paths if chosen == "opencl" else ()
+            others = build.include_paths if chosen in ("opencl", "cuda", "hip") else ()
             text = siblings.inlined(text, str(path), path.parent, others)
             for header in reversed(build.headers):
                 text = siblings.with_header(text, str(path), header)

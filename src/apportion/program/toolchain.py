@@ -17,8 +17,9 @@ from pathlib import Path
 
 from apportion.errors import InvalidSetting, MissingPackage, UnknownName, UnreadableFile
 from apportion.jobs import child
+from apportion.program import cuda
 
-CLANG_LANGUAGES = {"c": "c", "c++": "c++", "opencl": "cl"}
+CLANG_LANGUAGES = {"c": "c", "c++": "c++", "opencl": "cl", "cuda": "cuda", "hip": "hip"}
 "Our name of a language: clang's `-x`."
 
 OLDEST_CLANG, NEWEST_CLANG = 12, 20
@@ -120,6 +121,8 @@ def _ziglang() -> Toolchain | None:
 def _zig_headers(folder: Path, language: str, target: str) -> Headers:
     library = folder / "lib"
     folders = [library / "include"]
+    if language in cuda.LANGUAGES:
+        return Headers(("-isystem", str(folders[0])), (library, cuda.HEADERS))
     settings: list[str] = []
     if language != "opencl" and "linux" in target:  # elsewhere the wheel has no C library that would do
         folders += _libc_folders(library / "libc" / "include", target)
@@ -198,6 +201,12 @@ def _clang_at(path: Path) -> Toolchain:
 @cache
 def _system_headers(path: Path, language: str, target: str) -> Headers:
     """The folders that clang itself says it searches."""
+    if language in cuda.LANGUAGES:  # only its own: a toolkit's headers want the toolkit
+        own = child.run(
+            [str(path), "-print-resource-dir"], programs=_programs_of(path), limits=child.Limits(seconds=10)
+        )
+        folder = Path(own.stdout.decode(errors="surrogateescape").strip()).resolve() / "include"
+        return Headers(("-isystem", str(folder)), (folder, cuda.HEADERS))
     said = child.run(
         [str(path), "-x", CLANG_LANGUAGES[language], "-target", target, "-E", "-v", "-"],
         programs=_programs_of(path),

@@ -1,0 +1,3 @@
+#pragma once
+#include "cuda_builtins.h"
+extern "C" APPORTION_BOTH int printf(const char *, ...);
