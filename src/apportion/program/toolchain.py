@@ -203,7 +203,9 @@ def _system_headers(path: Path, language: str, target: str) -> Headers:
     """The folders that clang itself says it searches."""
     if language in cuda.LANGUAGES:  # only its own: a toolkit's headers want the toolkit
         own = child.run(
-            [str(path), "-print-resource-dir"], programs=_programs_of(path), limits=child.Limits(seconds=10)
+            [str(path), "-print-resource-dir"],
+            programs=_programs_of(path),
+            limits=child.ChildLimits(seconds=10),
         )
         folder = Path(own.stdout.decode(errors="surrogateescape").strip()).resolve() / "include"
         return Headers(("-isystem", str(folder)), (folder, cuda.HEADERS))
