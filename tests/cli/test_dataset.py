@@ -130,3 +130,11 @@ def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path, capsys):
     error = refused(capsys, "dataset", "show", tmp_path)
     assert error.startswith(f"apportion: There is no finished data-flow store in {tmp_path}: ")
     assert error.count("\n") == 1
+
+
+def test_a_runner_that_does_not_exist_is_named_with_those_that_do(corpus, tmp_path, capsys):
+    said = refused(
+        capsys, "dataset", "dataflow", corpus, "--out", tmp_path / "store", "--runner", "rai:head:1"
+    )
+    assert "No runner called 'rai'. Did you mean 'ray'?" in said
+    assert not (tmp_path / "store").exists()

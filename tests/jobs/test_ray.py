@@ -7,6 +7,8 @@ import warnings
 
 import pytest
 
+from apportion.cli import main
+from apportion.data.store import DataflowStore
 from apportion.errors import DeadlineExceeded, InvalidSetting
 from apportion.testing.runner_checks import RunnerChecks, by_index, double
 
@@ -128,3 +130,21 @@ def test_no_outcome_is_lost_when_a_node_dies_in_the_middle(cluster, sleeping):
 def test_labels_keep_work_on_the_nodes_that_have_them(cluster):
     runner = RayRunner(cluster.address, workers=2, labels={"system": "lassen"})
     assert {outcome.unwrap() for outcome in runner.map(double, [1, 2])} == {2, 4}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_dataset_labelled_on_a_cluster_is_the_one_labelled_here(cluster, tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for number in range(1, 7):
+        steps = "\n".join(f"  %v{i} = add i32 %v{i - 1}, {i}" for i in range(1, number + 1))
+        (programs / f"chain{number}.ll").write_text(
+            f"define i32 @f(i32 %v0) {{\n{steps}\n  ret i32 %v{number}\n}}\n"
+        )
+    fingerprints = []
+    for name, words in (("here", ()), ("there", ("--runner", f"ray:{cluster.address}", "--jobs", "2"))):
+        with pytest.raises(SystemExit) as leaving:
+            main(["dataset", "dataflow", str(programs), "--out", str(tmp_path / name), *words])
+        assert not leaving.value.code
+        fingerprints.append(DataflowStore.open(tmp_path / name).fingerprint)
+    assert fingerprints[0] == fingerprints[1]

@@ -13,10 +13,11 @@ from cyclopts import App, Parameter
 
 from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.data.columns import SPLITS
-from apportion.data.dataflow import LabelSettings, build
+from apportion.data.dataflow import FILE_SECONDS, LabelSettings, build
 from apportion.data.published.deepdataflow import store_of
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting
+from apportion.jobs import runner_of
 from apportion.program.vocabulary import Vocabulary
 
 dataset = App(
@@ -37,7 +38,8 @@ def dataflow(
     max_nodes: int = 40_000,
     vocabulary: Path | None = None,
     vocabulary_texts: int = 2_500,
-    jobs: int = 1,
+    jobs: int | None = None,
+    runner: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Label programs with the five data-flow analyses, for learning.
@@ -55,7 +57,8 @@ def dataflow(
         max_nodes: Larger graphs are left out.
         vocabulary: Numbers node texts by this file instead of by the training programs.
         vocabulary_texts: How many texts a vocabulary made here has at most.
-        jobs: How many processes work at once.
+        jobs: How many processes work at once: 1 unless said; on a cluster, as many as there are.
+        runner: Where files are labelled: local, ray, ray:HOST:PORT, slurm, or slurm:PARTITION.
         json: Print the summary as JSON.
     """
     if not corpus:
@@ -63,7 +66,8 @@ def dataflow(
     store = build(
         corpus, out, LabelSettings(rule, mode, seed, max_nodes),
         vocabulary=None if vocabulary is None else Vocabulary.read(vocabulary),
-        vocabulary_texts=vocabulary_texts, jobs=jobs, report=_Progress(),
+        vocabulary_texts=vocabulary_texts, jobs=1 if jobs is None else jobs, report=_Progress(),
+        runner=None if runner == "local" else runner_of(runner, workers=jobs, deadline_seconds=FILE_SECONDS),
     )  # fmt: skip
     _note_failures(store)
     _print(store, json)

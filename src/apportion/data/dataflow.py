@@ -30,7 +30,7 @@ from apportion.errors import (
     MissingPackage,
     UnreadableFile,
 )
-from apportion.jobs import LocalRunner
+from apportion.jobs import LocalRunner, Runner
 from apportion.jobs.base import outcome_of
 from apportion.program import graph_of
 from apportion.program.analysis import analyses, modes, run_packed, sample_roots, sampling_rules
@@ -107,6 +107,7 @@ def build(
     vocabulary: Vocabulary | None = None,
     vocabulary_texts: int = 2_500,
     jobs: int = 1,
+    runner: Runner | None = None,
     report: Report = lambda seen, failed: None,
 ) -> DataflowStore:
     """Label every file of some corpora and write the store; what an earlier, interrupted call did is kept.
@@ -117,6 +118,7 @@ def build(
         vocabulary: the vocabulary to number texts with; by default that of the training side is made.
         vocabulary_texts: how many texts a vocabulary made here has at most.
         jobs: worker processes; 0 works in this one, where no file can be stopped when it takes too long.
+        runner: where files are labelled, instead of in `jobs` processes of this machine.
 
     Raises:
         InvalidSetting: the folder holds a build with other settings, or no file gave a graph.
@@ -127,7 +129,7 @@ def build(
         _agree(work, settings)
         known = {key for shard in sorted(work.glob("shard-*.npz")) for key in read_keys(shard)}
         wanted: set[str] = set()
-        write_shards(work, _results(corpora, settings, jobs, known, wanted, report))
+        write_shards(work, _results(corpora, settings, runner or _runner(jobs), known, wanted, report))
         described = {
             **asdict(settings), "vocabulary_texts": vocabulary_texts,
             "graph": asdict(GraphOptions()), "version": __version__,
@@ -208,10 +210,14 @@ def label_graph(graph: ProgramGraph, settings: LabelSettings) -> LabelledGraph:
     )  # fmt: skip
 
 
+def _runner(jobs: int) -> Runner | None:
+    return LocalRunner(workers=jobs, deadline_seconds=FILE_SECONDS) if jobs else None
+
+
 def _results(
     corpora: Iterable[Path],
     settings: LabelSettings,
-    jobs: int,
+    runner: Runner | None,
     known: set[str],
     wanted: set[str],
     report: Report,
@@ -233,8 +239,8 @@ def _results(
             yield file
 
     function = partial(label, settings=settings)
-    if jobs:
-        outcomes = LocalRunner(workers=jobs, deadline_seconds=FILE_SECONDS).map(function, unknown())
+    if runner is not None:
+        outcomes = runner.map(function, unknown())
     else:
         outcomes = (outcome_of(function, file, number) for number, file in enumerate(unknown()))
     for outcome in outcomes:

@@ -33,6 +33,12 @@ class UnsolvedProgram(JobError):
     """A linear program that the solver did not solve."""
 
 
+def said_of(failures: int) -> tuple[str, ...]:
+    """What a schedule notes of programs that were not solved; nothing where all were."""
+    times = "once" if failures == 1 else f"{failures} times"
+    return (f"the solver gave up {times}; the last shares were kept",) if failures else ()
+
+
 @dataclass(frozen=True, eq=False)
 class Shares:
     """A solved program: the share of its time that each job spends on each system, and the optimum."""

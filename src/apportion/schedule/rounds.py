@@ -21,6 +21,7 @@ from apportion.schedule.programs import (
     largest_least,
     largest_sum,
     least_makespan,
+    said_of,
     shortest_lateness,
     spare_share,
 )
@@ -370,12 +371,9 @@ def run_in_rounds(problem: SchedulingProblem, name: str) -> Schedule:
     except RuntimeError as error:
         raise error if isinstance(error, ApportionError) else JobError(f"{name}: {error}") from error
     ran = ran.reshape(len(trace), len(trace.systems))
-    notes: tuple[str, ...] = ()
-    if asking.failures:
-        notes = (f"{name}: the solver gave up {asking.failures} times; the last shares were kept",)
     return Schedule(
         ran.argmax(axis=1).astype(np.int32), start, end, ran, np.full(len(trace), np.nan),
         dropped.astype(bool), np.zeros(len(trace), bool), policy_seconds=asking.seconds,
         allocations=allocations, rounds=rounds,
-        pieces=pieces, notes=notes,
+        pieces=pieces, notes=said_of(asking.failures),
     )  # fmt: skip

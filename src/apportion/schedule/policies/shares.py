@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion.schedule.choices import QueueState, by_choices
 from apportion.schedule.problem import Schedule, SchedulingProblem
-from apportion.schedule.programs import UnsolvedProgram, largest_least, largest_sum
+from apportion.schedule.programs import UnsolvedProgram, largest_least, largest_sum, said_of
 from apportion.schedule.trace import Floats, Integers
 
 CHANGED = 0.05
@@ -74,6 +74,6 @@ def _served(problem: SchedulingProblem, program: Program) -> Schedule:
         return started
 
     def notes() -> tuple[str, ...]:
-        return (f"the solver gave up {failures} times; the last shares were kept",) if failures else ()
+        return said_of(failures)
 
     return by_choices(problem, choose, notes=notes)
