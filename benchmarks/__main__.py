@@ -5,7 +5,7 @@ from importlib import import_module
 
 BENCHMARKS = (
     "graphs", "analysis", "forward", "predict", "configurations", "featurise", "ranking", "coexecution",
-    "counters", "exactness",
+    "counters", "exactness", "job_queue",
 )  # fmt: skip
 
 

@@ -115,11 +115,10 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
             raise InvalidSetting(
                 f"The profile has none of the counters that this model knows: {', '.join(missing)}"
             )
-        middle = np.median(self.reference.values, axis=0)
         given = [profile.get(name) for name in self.reference.counters]
         row = [
             float(usual) if value is None else float(value)
-            for value, usual in zip(given, middle, strict=True)
+            for value, usual in zip(given, self._middle, strict=True)
         ]
         return np.array([row]), missing
 
@@ -160,17 +159,52 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
     ) -> list[Answer[Mapping[str, float]]]:
         """Of each run, the log2 time on every system, less their mean."""
         wide = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
-        systems, found = self.reference.systems, []
-        for query in queries:
-            row, _ = self.row_of(query.counters)
-            known = {name: math.log2(value) for name, value in query.seconds.items() if name in systems}
-            said = self.vector(row, known)
+        systems = self.reference.systems
+        known = [
+            {name: math.log2(value) for name, value in query.seconds.items() if name in systems}
+            for query in queries
+        ]
+        rows = np.concatenate(
+            [
+                np.zeros((0, len(self.reference.counters))),
+                *(self.row_of(query.counters)[0] for query in queries),
+            ]
+        )
+        found = []
+        for said in self.vectors(rows, known):
             value, low, high = (
                 dict(zip(systems, (said.vector + off * said.sigma).tolist(), strict=True))
                 for off in (0.0, -wide, wide)
             )
             found.append(Answer[Mapping[str, float]](value, low, high, confidence, said.familiarity))
         return found
+
+    def vectors(self, rows: Numbers, known: Sequence[Mapping[str, float]]) -> list[VectorAnswer]:
+        """What `vector` says of each run with counters (N, C), all at once: many runs cost little more than
+        one.
+
+        Args:
+            known: log2 of each run's times on systems where it was run.
+        """
+        systems = self.reference.systems
+        if not len(rows):
+            return []
+        scaled = self._counters(rows)
+        familiarity, distance = self.familiarity.of_each(scaled), self._distances(scaled)
+        groups: dict[int | None, list[int]] = {}
+        found: dict[int, VectorAnswer] = {}
+        for at, times in enumerate(known):
+            if len(times) > 1:  # each set of systems has a correction of its own
+                found[at] = self.vector(rows[[at]], times)
+            else:
+                groups.setdefault(next((systems.index(name) for name in times), None), []).append(at)
+        for timed, places in groups.items():
+            times = None if timed is None else np.array([known[at][systems[timed]] for at in places])
+            head, inputs = self._head(timed), self._rows(rows[places], timed, times)
+            sigma = self._sigma(*self._left_out(timed)) * head.spread(inputs)[:, None]
+            for at, vector, wide in zip(places, head.predict(inputs), sigma, strict=True):
+                found[at] = VectorAnswer(vector, wide, float(familiarity[at]), float(distance[at]))
+        return [found[at] for at in range(len(rows))]
 
     @cached_property
     def familiarity(self) -> Familiarity:
@@ -244,6 +278,12 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
     def _truth(self) -> Numbers:
         times = self.reference.log_times
         return np.asarray(times - times.mean(axis=1, keepdims=True), np.float64)
+
+    @cached_property
+    def _middle(self) -> list[float]:
+        """The usual value of each counter."""
+        middle: list[float] = np.median(self.reference.values, axis=0).tolist()
+        return middle
 
     @cached_property
     def _kept(self) -> dict[tuple[str, int | None], Any]:
@@ -320,5 +360,9 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
         return times - times.mean(), np.sqrt(np.maximum(variance, 0))
 
     def _distance(self, row: Numbers) -> float:
-        scaled = self.familiarity.scaling.apply(self._counters(row))
-        return float(np.sqrt(((self.familiarity.kernels - scaled) ** 2).mean(axis=1)).min())
+        return float(self._distances(self._counters(row))[0])
+
+    def _distances(self, features: Numbers) -> Numbers:
+        """(N,): of runs with features (N, F) to the nearest known run."""
+        scaled, known = self.familiarity.scaling.apply(features), self.familiarity.kernels
+        return np.array([np.sqrt(((known - row) ** 2).mean(axis=1)).min() for row in scaled])
