@@ -199,8 +199,8 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
             else:
                 groups.setdefault(next((systems.index(name) for name in times), None), []).append(at)
         for timed, places in groups.items():
-            times = None if timed is None else np.array([known[at][systems[timed]] for at in places])
-            head, inputs = self._head(timed), self._rows(rows[places], timed, times)
+            logs = None if timed is None else np.array([known[at][systems[timed]] for at in places])
+            head, inputs = self._head(timed), self._rows(rows[places], timed, logs)
             sigma = self._sigma(*self._left_out(timed)) * head.spread(inputs)[:, None]
             for at, vector, wide in zip(places, head.predict(inputs), sigma, strict=True):
                 found[at] = VectorAnswer(vector, wide, float(familiarity[at]), float(distance[at]))
