@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from apportion.cli import COMMANDS, app
 
@@ -112,14 +113,20 @@ def commands_of(page: Path) -> Iterator[list[str]]:
                     continue
 
 
+def verbs_of(served: App, name: str) -> Iterator[tuple[str, App]]:
+    """A verb and the verbs below it, at any depth, by their words."""
+    yield name, served
+    for below in served:
+        if not below.startswith("-"):
+            yield from verbs_of(served[below], f"{name} {below}")
+
+
 @pytest.fixture(scope="module")
 def options() -> dict[str, set[str]]:
     """Each verb, and each verb below it: the options it has."""
     found: dict[str, set[str]] = {}
     for verb in COMMANDS:
-        served = app[verb]
-        below = [name for name in served if not name.startswith("-")]
-        for name, one in {verb: served, **{f"{verb} {name}": served[name] for name in below}}.items():
+        for name, one in verbs_of(app[verb], verb):
             try:
                 arguments = one.assemble_argument_collection()
             except Exception:
@@ -132,7 +139,8 @@ def options() -> dict[str, set[str]]:
 def test_the_commands_that_a_page_prints_have_these_verbs_and_options(page: Path, options):
     wrong = []
     for words in commands_of(page):
-        verb = " ".join(words[:2]) if " ".join(words[:2]) in options else words[0] if words else ""
+        known = [" ".join(words[:count]) for count in (3, 2, 1) if " ".join(words[:count]) in options]
+        verb = known[0] if known else words[0] if words else ""
         if verb.startswith("-"):
             continue
         if verb not in options:
