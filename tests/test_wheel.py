@@ -132,7 +132,9 @@ def test_the_wheel_holds_the_product_alone(wheel: Path):
     assert {top.partition("-")[0] for top in tops} == {"apportion"}
     assert "apportion/py.typed" in names
     assert "apportion/_native.pyi" in names
-    assert not [name for name in names if "/tests/" in name or name.endswith((".pyc", ".cpp", ".h"))]
+    ours = "apportion/program/cuda_headers/"  # CUDA sources are compiled with them
+    extra = [name for name in names if not name.startswith(ours)]
+    assert not [name for name in extra if "/tests/" in name or name.endswith((".pyc", ".cpp", ".h"))]
     assert wheel.stat().st_size < 20e6
     assert sum(sizes.values()) < 60e6
 

@@ -72,7 +72,7 @@ run() { # RESULTS SECONDS
     (part tables "$left" python3 -m reproduction tensor-ranking --data $WORK/tpugraphs --out "$WORK/results/tables.md" \
         --settings experiments/tensor-ranking-converged.toml --results "$WORK/results/tensor-ranking.jsonl") &
     (part networks "$left" python3 -m reproduction tensor-ranking --collection experiments/collections/h200-triton \
-        --comparison experiments/ranking-networks.toml --out "$WORK/results/networks.md" \
+        --comparison experiments/converged-networks.toml --out "$WORK/results/networks.md" \
         --results "$WORK/results/networks.jsonl") &
     wait; keep
     echo "[$SECONDS s] done"; ls -l "$RESULTS"

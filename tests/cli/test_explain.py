@@ -82,7 +82,10 @@ def test_several_sources_get_a_line_each_and_failures_an_exit_status(
     assert "none.ll" in err
 
 
-def test_a_table_of_launches_is_answered_at_once(kernel: Path, tmp_path: Path, capsys) -> None:
+def test_a_table_of_launches_is_answered_at_once(
+    kernel: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # the path of the kernel stands on one line
     table = tmp_path / "launches.csv"
     table.write_text("source,local_size,bytes\nscale.ll,64,1024\nscale.ll,64,1073741824\n")
     run("predict", "--batch", str(table))

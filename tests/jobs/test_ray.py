@@ -12,7 +12,11 @@ from apportion.data.store import DataflowStore
 from apportion.errors import DeadlineExceeded, InvalidSetting
 from apportion.testing.runner_checks import RunnerChecks, by_index, double
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = [
+    pytest.mark.xdist_group("ray"),
+    # Ray starts its processes by forking, which JAX warns of where another test loaded it.
+    pytest.mark.filterwarnings("ignore:os.fork"),
+]
 
 ray = pytest.importorskip("ray", reason="the package ray is not installed")
 

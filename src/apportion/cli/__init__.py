@@ -138,7 +138,7 @@ def _run(served: App, commands: Mapping[str, object], words: list[str]) -> None:
 
         address, words = taken_from(words)
         serve_there(served, address or "", words)
-        return
+        sys.exit(0)  # as every verb ends
     served(words)
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TextIO, TypeVar
@@ -122,11 +122,15 @@ def learner_of(path: Path, settings: Iterable[str] = ()) -> Learner[Any]:
         MissingPackage: the learner needs a package that is not installed.
     """
     values = read_settings(path, settings)
-    named = values.pop(LEARNER, None) or _OF_TASK.get(str(values.get("task")))
+    named = values.pop(LEARNER, None)
+    usual = _OF_TASK.get(str(values.get("task"))) if named is None else None
+    named = named or usual
     if named is None:
         raise InvalidSetting(
             f"{path} names no learner. Add a line such as learner = {learners.names()[0]!r}; there are: "
             f"{', '.join(learners.names())}"
         )
     kind: type[Learner[Any]] = learners.load(str(named))
+    if usual is not None and "task" not in {field.name for field in fields(kind.settings_type)}:
+        del values["task"]  # it has done its work: it chose the learner
     return kind.create(values, source=str(path))

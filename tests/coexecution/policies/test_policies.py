@@ -70,7 +70,7 @@ def test_a_share_above_one_is_refused() -> None:
 def test_a_policy_of_another_package_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "last_policy.py").write_text(
         "from apportion.coexecution.observations import Choice\n"
         "from apportion.coexecution.policies.base import Policy\n"
         "from apportion.runtime.split import Split\n"
@@ -83,7 +83,7 @@ def test_a_policy_of_another_package_is_found_by_its_entry_point(
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[apportion.policy]\nlast = mine:Last\nnothing = mine:Split.even\n"
+        "[apportion.policy]\nlast = last_policy:Last\nnothing = last_policy:Split.even\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert "last" in policies

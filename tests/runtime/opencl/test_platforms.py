@@ -52,7 +52,7 @@ def test_a_library_that_does_not_hold_its_name_cannot_be_copied(
 
 def test_threads_are_shared_between_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyopencl")
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("apportion.runtime.opencl.platforms.processors", lambda: 8)
     environment = worker_environment(DriverOptions(pocl_instances=2, vendors=False))
     assert environment["POCL_MAX_PTHREAD_COUNT"] == environment["POCL_MAX_PTHREAD_COUN2"] == "4"
 

@@ -16,6 +16,7 @@ import sysconfig
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import apportion
 from apportion.jobs.cage import Cage
 from apportion.settings import cache_folder
 
@@ -108,7 +109,13 @@ def _python() -> list[str]:
     """Where Python and its packages lie."""
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     base = [f"{place}/lib" for place in (sys.base_prefix, sys.base_exec_prefix, sys.exec_prefix)]
-    found = [*installed, *base, f"{sys.prefix}/pyvenv.cfg", *sys.path, str(Path(__file__).parents[3])]
+    found = [
+        *installed,
+        *base,
+        f"{sys.prefix}/pyvenv.cfg",
+        *sys.path,
+        os.path.dirname(os.path.dirname(apportion.__file__)),
+    ]
     home = os.path.expanduser("~")
     # Where a script lies that was started by its name is on the path too; that may be all of a user's files.
     return [

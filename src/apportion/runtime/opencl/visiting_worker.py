@@ -26,7 +26,7 @@ class VisitingWorker(Worker):
             DeadlineExceeded, WorkerCrashed, LimitExceeded: the kernel, or a driver, is at fault.
         """
         self.allow(
-            readable=header_folders(visit.plan.build.options),
+            readable=[*header_folders(visit.plan.build.options), *_files_of(visit)],
             writable=[os.path.abspath(visit.binaries)] if visit.binaries else (),
         )
         doing = f"measuring {visit.plan.build.kernel!r} on {', '.join(visit.devices)}"
@@ -39,3 +39,9 @@ class VisitingWorker(Worker):
         if any(one.failure.startswith("LaunchFailed") for one in seen):
             self._stop()  # a GPU's context is of no more use after some errors, and does not say so
         return seen
+
+
+def _files_of(visit: Visit) -> list[str]:
+    """The files that arrays of a visit are read from; nothing else in their folders is shown to a kernel."""
+    named = (word.fill.partition(":") for word in visit.arrays.values())
+    return sorted({os.path.abspath(path) for kind, _, path in named if kind == "file"})
