@@ -38,7 +38,8 @@ def read(text: str) -> float:
     ],
 )
 def test_a_repeated_construct_takes_linear_time(start: str, repeated: str, end: str) -> None:
-    few, many = (read(start + repeated * count + end) for count in (10_000, 100_000))
+    # The least of two: other programs on the machine only add to a time.
+    few, many = (min(read(start + repeated * count + end) for _ in range(2)) for count in (10_000, 100_000))
     assert many < 30 * few + 0.3
 
 

@@ -60,7 +60,9 @@ def test_the_scan_of_a_repeated_construct_is_linear(name: str) -> None:
     start, repeated, end = GROWING[name]
     small = start + repeated * 5_000 + end
     large = start + repeated * 50_000 + end
-    few, (many, most) = scanned(small)[0], scanned(large)
+    # The least of some: other programs on the machine only add to a time.
+    few = min(scanned(small)[0] for _ in range(3))
+    many, most = min(scanned(large) for _ in range(2))
     assert many < 25 * few + 0.3  # ten times as long; a quadratic scan takes a hundred times as much
     assert most < 60 * len(large) + (1 << 20)
 

@@ -33,7 +33,7 @@ def test_what_any_launch_takes_is_not_in_what_one_more_takes(
 
 def test_functions_are_worth_more_than_integers_on_a_real_device() -> None:
     with Worker(DriverOptions(pocl_instances=1, threads=1, vendors=False)) as worker:
-        worth = worker.calibrate("cpu").worth
+        worth = middle_of([worker.calibrate("cpu") for _ in range(3)]).worth
     assert set(worth) >= {"divisions", "roots", "powers", "angles", "global atomics", "barriers", "groups"}
     assert min(worth["angles"], worth["powers"]) > 5 * worth["integer operations"]
     assert worth["groups"] > worth["barriers"]
@@ -41,7 +41,7 @@ def test_functions_are_worth_more_than_integers_on_a_real_device() -> None:
 
 def test_a_work_item_alone_takes_longer_for_functions_and_groups_hand_over_in_some_time() -> None:
     with Worker(DriverOptions(pocl_instances=1, threads=1, vendors=False)) as worker:
-        found = worker.calibrate("cpu")
+        found = middle_of([worker.calibrate("cpu") for _ in range(3)])
     assert found.latency["angles"] > 5 * found.latency["float operations"] > 0
     assert 1e-9 < found.latency["waits"] < 1e-3
     speeds = found.speeds()
