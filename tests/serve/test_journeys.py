@@ -459,5 +459,5 @@ def test_schedules_change_with_the_size_of_a_system(page, service):
         "(input) => { input.value = 12; input.dispatchEvent(new Event('change')); }"
     )
     expect(row).not_to_have_text(re.compile(re.escape(before.split("\t")[1])))
-    page.get_by_role("checkbox", name="careful").uncheck()
+    page.get_by_role("checkbox", name="careful", exact=True).uncheck()
     expect(page.locator("svg[aria-label='Schedule of careful']")).to_have_count(0)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ AuthInfo=socket={top}/run/munge.sock
 SlurmctldPort={port}
 PluginDir={library}/slurm-wlm
 StateSaveLocation={top}/state
-SlurmdSpoolDir={top}/spool/%n
+SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={top}/run/ctld.pid
 SlurmdPidFile={top}/run/%n.pid
 SlurmctldLogFile={top}/log/ctld.log
@@ -99,6 +100,8 @@ class SlurmCluster:
         self, folder: Path, partitions: Mapping[str, int], *, limits: Mapping[str, int] | None = None
     ) -> None:
         self.folder, self.partitions, self.limits = folder, dict(partitions), dict(limits or {})
+        # Slurm makes sockets there, whose paths may have 107 characters at most.
+        self._spool = Path(tempfile.mkdtemp(prefix="slurm-"))
         self.packages = unpacked_slurm()
         self.library = self.packages / "usr/lib/x86_64-linux-gnu"
         self.configuration = folder / "etc"
@@ -171,17 +174,22 @@ class SlurmCluster:
                 daemon.kill()
                 daemon.wait()
         self._daemons.clear()
+        shutil.rmtree(self._spool, ignore_errors=True)
 
     def _write(self) -> None:
-        for name in ("etc", "state", "spool", "log", "run"):
+        for name in ("etc", "state", "log", "run"):
             (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         lines = [
             CONFIGURATION.format(
-                user=getpass.getuser(), top=self.folder, library=self.library, port=_free_port()
+                user=getpass.getuser(),
+                top=self.folder,
+                spool=self._spool,
+                library=self.library,
+                port=_free_port(),
             )
         ]
         for name, processors in self.partitions.items():
-            (self.folder / "spool" / f"{name}1").mkdir(exist_ok=True)
+            (self._spool / f"{name}1").mkdir(exist_ok=True)
             lines.append(
                 f"NodeName={name}1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={_free_port()} "
                 f"CPUs={processors}\n"
