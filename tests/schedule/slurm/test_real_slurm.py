@@ -100,17 +100,20 @@ def test_a_job_goes_where_its_class_ends_first_and_the_user_is_never_overruled(i
 
 def test_finished_jobs_come_back_as_data_and_move_the_next_ones(cluster, tmp_path, command):
     command("install")
-    # Slurm keeps whole seconds: the partitions differ by two.
-    script = '#!/bin/bash\ncase "$SLURM_JOB_PARTITION" in quartz) sleep 4.5;; ruby) sleep 2.5;; *) sleep 0.5;; esac\n'
+    # Slurm keeps whole seconds: none is 0, and the partitions differ by two.
+    script = '#!/bin/bash\ncase "$SLURM_JOB_PARTITION" in quartz) sleep 5.5;; ruby) sleep 3.5;; *) sleep 1.5;; esac\n'
     (tmp_path / "job.sh").write_text(script)
     for name in PARTITIONS:
         submit(cluster, tmp_path, "laghos", "-p", name)
     cluster.wait_until_idle()
     found = json.loads(command("daemon", "--once", "--json"))
     (placement,) = [one for one in found["placements"] if one["class"] == "laghos"]
-    assert placement["from"] == "history"
-    assert placement["partitions"][0] == "lassen"
-    assert set(placement["partitions"]) == set(PARTITIONS)
+    assert placement == {
+        "class": "laghos",
+        "partitions": ["lassen", "ruby", "quartz"],
+        "minutes": 0,
+        "from": "history",
+    }
     job = submit(cluster, tmp_path, "laghos")
     assert shown(cluster, job)["Partition"].split(",")[0] == "lassen"
     said = json.loads(command("explain", str(job), "--json"))
@@ -227,8 +230,8 @@ def test_sixty_jobs_end_sooner_with_placements_even_when_the_controller_is_resta
     )
     assert "Traceback" not in notes
     assert not alive.exists()  # nobody is placed by it from now on
-    assert placed < 0.85 * plain  # 0.45 on a quiet machine
-    assert placed_mean < 0.85 * plain_mean  # 0.61 there
+    assert placed < 0.7 * plain
+    assert placed_mean < 0.7 * plain_mean
 
 
 def test_installing_keeps_an_earlier_script_which_decides_first_and_undo_restores_it(

@@ -9,10 +9,18 @@ from typing import Literal
 import numpy as np
 
 from apportion.errors import InvalidSetting
-from apportion.learn.onnx_values import DOUBLE, INTEGER, OnnxGraph, OnnxValue, input_or_output
-from apportion.learn.shares.kernel_model import FLOOR, STRANGE, KernelModel
+from apportion.learn.onnx_values import DOUBLE, OnnxGraph, OnnxValue, input_or_output
+from apportion.learn.shares.kernel_model import KernelModel
 from apportion.learn.shares.kernel_query import AttributedPredictor
-from apportion.learn.shares.onnx_graph import SIGNATURE, familiarity_of, middle, onnx_of_pool, trees, voted
+from apportion.learn.shares.onnx_graph import (
+    SIGNATURE,
+    familiarity_of,
+    give_answers,
+    middle,
+    onnx_of_pool,
+    trees,
+    voted,
+)
 from apportion.learn.shares.share_forest import CODE, STEP, ShareForest
 from apportion.program.kernel.features import FEATURES, INPUTS, RANGE_INPUTS
 
@@ -44,21 +52,8 @@ def _onnx_of_forest(model: ShareForest, confidence: float, task: str) -> bytes:
     heard = value * 0.0 + 1.0 / count
     share, spread = middle(graph, count, value, heard)
     familiarity = familiarity_of(graph, model.known, kept)
-    widened = (familiarity / STRANGE).clipped(0, 1).taken_from(2)
-    half = (spread + FLOOR) * widened * model.calibration.quantile(confidence)
-    share = share.clipped(0, 100)
-    outputs = {
-        "cpu_share": share / 100,
-        "low": (share - half).clipped(0, 100) / 100,
-        "high": (share + half).clipped(0, 100) / 100,
-        "familiarity": familiarity,
-        "share_class": voted(graph, value, heard),
-    }
-    if task == "device-mapping":
-        whole = {name: outputs[name].at_least(0.5) for name in ("cpu_share", "low", "high")}
-        outputs |= {**whole, "share_class": (whole["cpu_share"] * 100).of(INTEGER)}
-    for name, found in outputs.items():
-        graph.add("Squeeze", found, graph.constant(np.array([1])), named=name)
+    quantile = model.calibration.quantile(confidence)
+    outputs = give_answers(graph, task, share, spread, familiarity, quantile, voted(graph, value, heard))
     told = (*INPUTS, *(RANGE_INPUTS if model.ranged else ()))
     described = {
         "model": model.name, "task": task, "confidence": str(confidence), "code": json.dumps(FEATURES),
@@ -70,7 +65,7 @@ def _onnx_of_forest(model: ShareForest, confidence: float, task: str) -> bytes:
             input_or_output("code", DOUBLE, ("N", len(FEATURES))),
             input_or_output("inputs", DOUBLE, ("N", len(told))),
         ],
-        [input_or_output(one, INTEGER if one == "share_class" else DOUBLE, ("N",)) for one in outputs],
+        outputs,
         described,
         "; ".join(f"{one}: {words}" for one, words in SIGNATURE.items()),
     )

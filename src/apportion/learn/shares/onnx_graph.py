@@ -59,21 +59,8 @@ def onnx_of_pool(
     heard = _heard(graph, model, recognised)
     share, spread = middle(graph, len(forest.root), value, heard / heard.total())
     familiarity = familiarity_of(graph, model.familiarity, code)
-    widened = (familiarity / STRANGE).clipped(0, 1).taken_from(2)
-    half = (spread + FLOOR) * widened * model.calibration.quantile(confidence)
-    share = share.clipped(0, 100)
-    outputs = {
-        "cpu_share": share / 100,
-        "low": (share - half).clipped(0, 100) / 100,
-        "high": (share + half).clipped(0, 100) / 100,
-        "familiarity": familiarity,
-        "share_class": voted(graph, value, heard),
-    }
-    if task == "device-mapping":
-        whole = {name: outputs[name].at_least(0.5) for name in ("cpu_share", "low", "high")}
-        outputs |= {**whole, "share_class": (whole["cpu_share"] * 100).of(INTEGER)}
-    for name, found in outputs.items():
-        graph.add("Squeeze", found, graph.constant(np.array([1])), named=name)
+    quantile = model.calibration.quantile(confidence)
+    outputs = give_answers(graph, task, share, spread, familiarity, quantile, voted(graph, value, heard))
     described = {
         "model": model.name, "task": task, "confidence": str(confidence),
         "code": json.dumps(model.features[: columns - len(model.inputs)]),
@@ -86,7 +73,7 @@ def onnx_of_pool(
             input_or_output("code", DOUBLE, ("N", columns - len(model.inputs))),
             input_or_output("inputs", DOUBLE, ("N", len(model.inputs))),
         ],
-        [input_or_output(one, INTEGER if one == "share_class" else DOUBLE, ("N",)) for one in outputs],
+        outputs,
         described,
         "; ".join(f"{one}: {words}" for one, words in SIGNATURE.items()),
     )
@@ -198,6 +185,40 @@ def _heard(graph: OnnxGraph, model: KernelModel, recognised: OnnxValue) -> OnnxV
     always = np.repeat([{"recalled": pool.trusted, "inputs": 0.0}.get(name, 1.0) for name in MEMBERS], trees)
     known = np.repeat([pool.heard if name == "inputs" else 0.0 for name in MEMBERS], trees)
     return recognised.of(DOUBLE) * graph.constant(known[None]) + graph.constant(always[None])
+
+
+def give_answers(
+    graph: OnnxGraph,
+    task: str,
+    share: OnnxValue,
+    spread: OnnxValue,
+    familiarity: OnnxValue,
+    quantile: float,
+    share_class: OnnxValue,
+) -> list[Any]:
+    """Name the outputs of a graph and describe them: the share with its interval, familiarity, the class.
+
+    Args:
+        share: predicted, in percent of the work.
+        spread: how far the trees of the forest disagree about it.
+        quantile: of the conformal scores, at the confidence of the interval.
+    """
+    widened = (familiarity / STRANGE).clipped(0, 1).taken_from(2)
+    half = (spread + FLOOR) * widened * quantile
+    share = share.clipped(0, 100)
+    outputs = {
+        "cpu_share": share / 100,
+        "low": (share - half).clipped(0, 100) / 100,
+        "high": (share + half).clipped(0, 100) / 100,
+        "familiarity": familiarity,
+        "share_class": share_class,
+    }
+    if task == "device-mapping":
+        whole = {name: outputs[name].at_least(0.5) for name in ("cpu_share", "low", "high")}
+        outputs |= {**whole, "share_class": (whole["cpu_share"] * 100).of(INTEGER)}
+    for name, found in outputs.items():
+        graph.add("Squeeze", found, graph.constant(np.array([1])), named=name)
+    return [input_or_output(one, INTEGER if one == "share_class" else DOUBLE, ("N",)) for one in outputs]
 
 
 def middle(graph: OnnxGraph, trees: int, value: OnnxValue, weight: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
