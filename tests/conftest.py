@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,38 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that run side by side inherit a COLUMNS from their runner, which would fold the tables they read."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+Installer = Callable[[Mapping[str, str], str], None]
+
+
+def packaged(folder: Path, name: str, files: Mapping[str, str], entry_points: str) -> None:
+    """Put files and their entry points into a folder, where an installed package would have them."""
+    for path, text in files.items():
+        (folder / path).write_text(text)
+    information = folder / f"{name}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(entry_points)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
+    """Install a package of files with entry points for one test: its modules are nobody's before and after."""
+    added: set[str] = set()
+
+    def forget() -> None:
+        for module in added:
+            sys.modules.pop(module, None)
+
+    def install(files: Mapping[str, str], entry_points: str) -> None:
+        added.update(Path(path).stem for path in files if path.endswith(".py"))
+        forget()
+        packaged(tmp_path, "installed", files, entry_points)
+        monkeypatch.syspath_prepend(tmp_path)
+
+    yield install
+    forget()
 
 
 @pytest.fixture(scope="session")

@@ -11,16 +11,12 @@ from apportion.registry import Registry
 
 
 @pytest.fixture
-def plug_in(tmp_path, monkeypatch):
+def plug_in(installed):
     """An installed package that adds the fruit 'fig' and an 'apple' of its own through entry points."""
-    (tmp_path / "orchard.py").write_text("fig = 'a fig'\napple = 'their apple'\n")
-    information = tmp_path / "orchard-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: orchard\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(
-        "[apportion.fruit]\nfig = orchard:fig\napple = orchard:apple\n"
+    installed(
+        {"orchard.py": "fig = 'a fig'\napple = 'their apple'\n"},
+        "[apportion.fruit]\nfig = orchard:fig\napple = orchard:apple\n",
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
 
 
 def test_an_entry_is_loaded_by_its_name():

@@ -16,24 +16,23 @@ from apportion.runtime.replay import Recorder
 from apportion.runtime.split import Split
 from apportion.suite import problem_of
 from apportion.testing.backend_checks import launches, run
+from tests.conftest import Installer
 
 DOCS = Path(__file__).parents[1] / "docs"
 RECORDING = DOCS / "results" / "co-execution"
 
 
-def _install(page: str, folder: Path, name: str) -> None:
-    """Put a page's Python files and its entry points where an installed package would have them."""
+def _of_page(page: str) -> tuple[dict[str, str], str]:
+    """The Python files of a page, and its entry points as an installed package has them."""
     text = (DOCS / "howto" / page).read_text()
+    files = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.S):
         file = re.match(r"# (\S+\.py)\n", code)
         assert file is not None, "every example says which file it is"
-        (folder / file[1]).write_text(code)
+        files[file[1]] = code
     (points,) = re.findall(r"```toml\n(.*?)```", text, re.S)
     group, key, target = re.match(r'\[project.entry-points."(.*?)"\]\n(\S+) = "(.*?)"', points).groups()  # type: ignore[union-attr]
-    info = folder / f"{name}-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{key} = {target}\n")
+    return files, f"[{group}]\n{key} = {target}\n"
 
 
 def _pass(checks: type) -> int:
@@ -45,10 +44,9 @@ def _pass(checks: type) -> int:
 
 
 def test_the_policy_of_the_page_is_found_by_its_name_and_passes_the_checks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Installer,
 ) -> None:
-    _install("write-a-policy.md", tmp_path, "mine")
-    monkeypatch.syspath_prepend(tmp_path)
+    installed(*_of_page("write-a-policy.md"))
     problem = problem_of("bezier")
     instance = problem.instance(problem.usual)
     (stage,) = instance.stages
@@ -67,10 +65,9 @@ def test_the_policy_of_the_page_is_found_by_its_name_and_passes_the_checks(
 
 
 def test_the_backend_of_the_page_is_found_by_its_name_and_passes_the_checks(
-    backend: OpenCLBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: OpenCLBackend, installed: Installer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _install("write-a-backend.md", tmp_path, "theirs")
-    monkeypatch.syspath_prepend(tmp_path)
+    installed(*_of_page("write-a-backend.md"))
     recorder = Recorder(backend)
     names = [info.id for info in recorder.devices()]
     for call, _, _ in launches().values():

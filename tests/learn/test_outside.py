@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import packaged
+
 ROOT = Path(__file__).parents[2]
 HOWTO = ROOT / "docs" / "howto"
 TEST_HEAD = "import numpy as np\nfrom loops import *\n"
@@ -26,16 +28,12 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("outside")
     predictor, predictor_tests = code_of("write-a-predictor.md")
     learner, learner_tests = code_of("write-a-learner.md")
-    (folder / "loops.py").write_text(predictor)
-    (folder / "mean_share.py").write_text(learner)
-    (folder / "test_outside_loops.py").write_text(TEST_HEAD + predictor_tests)
-    (folder / "test_outside_mean.py").write_text(learner_tests)
-    about = folder / "outside-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(
-        "[apportion.predictor]\nloops = loops:LoopShare\n\n[apportion.learner]\nmean-share = mean_share:MeanShare\n"
-    )
+    files = {
+        "loops.py": predictor, "mean_share.py": learner, "test_outside_loops.py": TEST_HEAD + predictor_tests,
+        "test_outside_mean.py": learner_tests,
+    }  # fmt: skip
+    points = "[apportion.predictor]\nloops = loops:LoopShare\n\n[apportion.learner]\nmean-share = mean_share:MeanShare\n"
+    packaged(folder, "outside", files, points)
     (folder / "k.ll").write_text("define void @k(ptr %x) {\n  store float 2.0, ptr %x\n  ret void\n}\n")
     (folder / "launches.csv").write_text("cpu_share\n0.25\n0.75\n0.8\n")
     (folder / "mean.toml").write_text('learner = "mean-share"\ndata = "launches.csv"\n')

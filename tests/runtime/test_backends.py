@@ -15,6 +15,7 @@ from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.replay import Recorder, Recording, ReplayBackend
 from apportion.runtime.split import Split
 from apportion.testing.backend_checks import BackendChecks, launches, run
+from tests.conftest import Installer
 
 DRIVERS = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
 
@@ -69,22 +70,16 @@ def test_backends_are_opened_by_name() -> None:
 
 
 def test_a_backend_of_another_package_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Installer,
 ) -> None:
-    (tmp_path / "theirs.py").write_text(
+    code = (
         "from apportion.runtime.replay import Recording, ReplayBackend\n"
         "class Empty(ReplayBackend):\n"
         "    @classmethod\n"
         "    def open(cls, place, drivers, limits):\n"
         "        return cls(Recording((), {}))\n"
     )
-    info = tmp_path / "theirs-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[apportion.backend]\nempty = theirs:Empty\nwrong = theirs:Recording\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+    installed({"theirs.py": code}, "[apportion.backend]\nempty = theirs:Empty\nwrong = theirs:Recording\n")
     with open_backend("empty") as backend:
         assert backend.devices() == []
         assert with_speeds(backend) == []

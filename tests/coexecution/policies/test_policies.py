@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from apportion.runtime.split import Split
 from apportion.testing import policy_checks
 from apportion.testing.policy_checks import TRUTHS, PolicyChecks, play, situation_of
 from tests.coexecution.policies import test_recorded_decisions as recorded
+from tests.conftest import Installer
 
 
 def _device(name: str, units: int = 4, kind: str = "cpu") -> DeviceInfo:
@@ -68,9 +68,9 @@ def test_a_share_above_one_is_refused() -> None:
 
 
 def test_a_policy_of_another_package_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Installer,
 ) -> None:
-    (tmp_path / "last_policy.py").write_text(
+    code = (
         "from apportion.coexecution.observations import Choice\n"
         "from apportion.coexecution.policies.base import Policy\n"
         "from apportion.runtime.split import Split\n"
@@ -79,13 +79,8 @@ def test_a_policy_of_another_package_is_found_by_its_entry_point(
         "        last = situation.names[-1]\n"
         "        return Choice(Split({name: float(name == last) for name in situation.names}), None, 'the last one')\n"
     )
-    info = tmp_path / "mine-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[apportion.policy]\nlast = last_policy:Last\nnothing = last_policy:Split.even\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+    points = "[apportion.policy]\nlast = last_policy:Last\nnothing = last_policy:Split.even\n"
+    installed({"last_policy.py": code}, points)
     assert "last" in policies
     assert policy_of("last", [CPU, GPU]).choose(BOTH, Observations()).split.shares == {"cpu": 0.0, "gpu": 1.0}
 
