@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 expect = playwright.expect
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 WAIT = 30_000
 
 
@@ -408,8 +406,7 @@ def test_a_file_that_is_no_profile_is_told(page, service, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(browser, service, scheme):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed here: cd web && npm ci")
+    axe = pytest.importorskip("axe_playwright_python.base", reason="axe is not installed").AXE_FILE_PATH
     id = run_of(service, cuts=True)
     context = browser.new_context(
         viewport={"width": 1280, "height": 860}, color_scheme=scheme, bypass_csp=True
@@ -425,7 +422,7 @@ def test_axe_finds_nothing_serious(browser, service, scheme):
         if tab:
             page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(600)
-        page.add_script_tag(path=str(AXE))
+        page.add_script_tag(path=str(axe))
         result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         found += [
             (view, tab, one["id"], [node["html"][:160] for node in one["nodes"][:3]])

