@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from functools import partialmethod
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from apportion.cli import main
+from apportion.runtime.base import Limits
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
@@ -166,3 +168,18 @@ def test_no_gain_is_claimed_that_repeats_do_not_show(file: Path, capsys: pytest.
     said = capsys.readouterr().err
     assert "times the speed" not in said
     assert "One device does it all" in said
+
+
+def test_the_first_run_says_that_it_calibrates_and_what_it_left_out(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("APPORTION_CACHE", str(tmp_path))
+    monkeypatch.setattr(Limits, "__init__", partialmethod(Limits.__init__, calibration_seconds=1e-6))
+    words = ["run", str(file), "--kernel", "scale", "-n", "512", "--devices", "cpu,cpu2", "--repeat", "1"]
+    _done(words)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Calibrating cpu, cpu2: what a device does per second is measured once, in about 1e-06 s a" in said
+    assert "cpu2: there was no time to measure 21 of its speeds (worth divisions, worth roots," in said
+    assert "Measure them with: apportion devices --calibrate" in said
+    _done(words)
+    assert "Calibrating" not in capsys.readouterr().err

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.errors import NoDevice
 from apportion.runtime.backend import open_backend, with_speeds
-from apportion.runtime.base import DeviceInfo
+from apportion.runtime.base import UNHURRIED, DeviceInfo
 from apportion.runtime.drivers import DriverOptions
 
 _FLAG = Parameter(negative="")
@@ -27,15 +27,16 @@ def devices(
     it.
 
     Args:
-        calibrate: measure each device anew; else only those that were never measured are (some seconds), and
-            the results are kept.
+        calibrate: measure each device anew and thoroughly; else only those that were never measured are (some
+            seconds each), and the results are kept.
         quick: measure nothing.
         pocl_instances: independent CPU devices that PoCL offers; two where there is no other device, else
             one.
         threads: threads of each CPU device.
         json: print one line of JSON per device.
     """
-    with open_backend(drivers=DriverOptions(pocl_instances=pocl_instances, threads=threads)) as backend:
+    drivers = DriverOptions(pocl_instances=pocl_instances, threads=threads)
+    with open_backend(drivers=drivers, limits=UNHURRIED if calibrate else None) as backend:
         found = backend.calibrate() if calibrate else backend.devices() if quick else with_speeds(backend)
     if not found:
         raise NoDevice("No OpenCL device was found. Install one with: pip install 'apportion[opencl]'")
@@ -59,6 +60,18 @@ def devices(
     for info in found:
         for fault in info.faults:
             note(f"{info.id}: {fault}")
+        note_left_out(info)
+
+
+def note_left_out(info: DeviceInfo) -> None:
+    """Tell what there was no time to measure on a device."""
+    missing = info.calibration.left_out if info.calibration is not None else ()
+    some = ", ".join(missing[:3])
+    if missing:
+        note(
+            f"{info.id}: there was no time to measure {len(missing)} of its speeds ({some}, …): "
+            "forecasts take usual values. Measure them with: apportion devices --calibrate"
+        )
 
 
 def _row(info: DeviceInfo) -> tuple[str, ...]:

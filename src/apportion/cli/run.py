@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from apportion.advise.learned_policy import learned
 from apportion.cli.building import USUAL, Building
+from apportion.cli.devices import note_left_out
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
@@ -120,9 +121,15 @@ def run(
             shared.signature.argument(name)
         if shared.strangers and _policy(split) in _FORESEEING:
             names = ", ".join(shared.strangers)
-            note(f"Calibrating {names}: what a device does per second is measured once, and kept.")
-            for _ in progress(shared.calibrate_each(), label="Calibrating", total=len(shared.strangers)):
-                pass
+            most = Limits().calibration_seconds
+            note(
+                f"Calibrating {names}: what a device does per second is measured once, in about {most:g} s a "
+                "device, and kept."
+            )
+            new = list(progress(shared.calibrate_each(), label="Calibrating", total=len(shared.strangers)))
+            for info in shared.devices:
+                if info.id in new:
+                    note_left_out(info)
         printed = _printed(shared, bound)
         comparison = compare(bound, shared.policy, repeats=repeat, cuts=report is not None)
         bound.binding.give_back()

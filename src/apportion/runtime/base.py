@@ -36,6 +36,11 @@ class Calibration:
     latency: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Operation → seconds that one takes a work-item that is alone, where that was measured; `waits` for
     handing over from a work-group to the next, where each waits for the one before it."""
+    left_out: tuple[str, ...] = ()
+    "What there was no time to measure, such as `worth angles`: forecasts take usual values for it."
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "left_out", tuple(self.left_out))  # lists, as JSON has them
 
     def speeds(self) -> dict[str, float]:
         """Everything under a name of its own: what operations are worth as `worth angles`."""
@@ -45,11 +50,12 @@ class Calibration:
 
 
 _TABLES = ("worth", "latency")
+_NOT_RATES = (*_TABLES, "left_out")
 
 
 def _rates() -> list[str]:
     """The names of what a calibration holds besides its tables."""
-    return [each.name for each in fields(Calibration) if each.name not in _TABLES]
+    return [each.name for each in fields(Calibration) if each.name not in _NOT_RATES]
 
 
 def middle_of(found: Sequence[Calibration]) -> Calibration:
@@ -57,11 +63,19 @@ def middle_of(found: Sequence[Calibration]) -> Calibration:
     rates = {name: statistics.median(getattr(one, name) for one in found) for name in _rates()}
     # What an operation takes was measured, not what it is worth in another one.
     worth = {
-        name: rates["arithmetic"] * statistics.median(one.worth[name] / one.arithmetic for one in found)
-        for name in found[0].worth
+        name: rates["arithmetic"] * middle
+        for name, middle in _middles([{n: w / one.arithmetic for n, w in one.worth.items()} for one in found])
     }
-    latency = {name: statistics.median(one.latency[name] for one in found) for name in found[0].latency}
-    return Calibration(**rates, worth=worth, latency=latency)
+    latency = dict(_middles([one.latency for one in found]))
+    measured = {f"worth {name}" for name in worth} | {f"latency {name}" for name in latency}
+    left_out = tuple(name for name in found[0].left_out if name not in measured)
+    return Calibration(**rates, worth=worth, latency=latency, left_out=left_out)
+
+
+def _middles(tables: Sequence[Mapping[str, float]]) -> list[tuple[str, float]]:
+    """Every name of some tables, with the median of what those say that have it."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    return [(name, statistics.median(table[name] for table in tables if name in table)) for name in names]
 
 
 @dataclass(frozen=True)
@@ -115,12 +129,15 @@ class Limits:
     "For one launch, or for all launches of one call."
     build_seconds: float = 120.0
     "For compiling a program for every device."
+    calibration_seconds: float = 4.0
+    """For measuring what one device does per second, before its first launch. What is essential is measured
+    however long that takes; what there is no time for is named in `Calibration.left_out`."""
     memory_bytes: int = field(default_factory=lambda: _physical_memory() * 8 // 10)
     require_confinement: bool = False
     "Refuse to run kernels where this machine cannot confine the process (`jobs.cage`)."
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "build_seconds", "memory_bytes"):
+        for name in ("seconds", "build_seconds", "calibration_seconds", "memory_bytes"):
             if getattr(self, name) <= 0:
                 raise InvalidSetting(f"{name} must be more than 0, not {getattr(self, name)}")
 
@@ -137,3 +154,7 @@ def info_from(values: Mapping[str, Any]) -> DeviceInfo:
 
 def _physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+UNHURRIED = Limits(calibration_seconds=60.0)
+"For devices that are measured because somebody asked for it, not on the way to a launch."

@@ -42,7 +42,7 @@ from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.runtime.arguments import arguments_for
 from apportion.runtime.backend import open_backend, with_speeds
-from apportion.runtime.base import Limits, info_from
+from apportion.runtime.base import UNHURRIED, Limits, info_from
 from apportion.runtime.plan import ArrayPlace
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
@@ -247,7 +247,7 @@ def _example_profiles(form: Any, report: Report) -> list[dict[str, Any]]:
 def _devices(form: Any, report: Report) -> list[dict[str, Any]]:
     """What `apportion devices --json` prints, one object for each device; none where there is no driver."""
     try:
-        with open_backend() as backend:
+        with open_backend(limits=UNHURRIED if form.get("speeds") == "new" else None) as backend:
             match form.get("speeds"):
                 case "kept":
                     found = backend.devices()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -23,6 +24,7 @@ from apportion.runtime.visit import Launched, Seen, Visit
 from apportion.settings import cache_folder
 
 _TIMES = 3
+"How often a device is measured, where there is time for it."
 _MEASURED_AS = 5
 "Changes when calibrating changes, so that what was measured otherwise is not believed."
 
@@ -68,7 +70,7 @@ class OpenCLBackend(Backend):
             if (devices is not None and info.id not in devices) or info.id in self._unmeasured:
                 continue
             try:
-                found.append(calibrated(info, self.worker.calibrate))
+                found.append(calibrated(info, self.worker.calibrate, self.worker.limits.calibration_seconds))
             except JobError as error:  # a machine that is too busy, or a driver's fault: launches need none
                 warnings.warn(f"The speed of {info.id} stays unknown: {error}", RuntimeWarning, stacklevel=2)
                 self._unmeasured.add(info.id)
@@ -103,9 +105,18 @@ def kept_calibration(info: DeviceInfo) -> DeviceInfo:
     return dataclasses.replace(info, calibration=_kept(info))
 
 
-def calibrated(info: DeviceInfo, measure: Callable[[str], Calibration]) -> DeviceInfo:
-    """A device as it is measured now, the median of several times; the result is kept."""
-    calibration = middle_of([measure(info.id) for _ in range(_TIMES)])
+def calibrated(info: DeviceInfo, measure: Callable[[str, float], Calibration], seconds: float) -> DeviceInfo:
+    """A device as it is measured now, the median of as many times as there is time for; the result is kept.
+
+    Args:
+        measure: a device's calibration, which ends soon after so many seconds.
+        seconds: for all of them.
+    """
+    until = time.monotonic() + seconds
+    found = [measure(info.id, seconds)]
+    while len(found) < _TIMES and (left := until - time.monotonic()) > 0:
+        found.append(measure(info.id, left))
+    calibration = middle_of(found)
     _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
     return dataclasses.replace(info, calibration=calibration)
 

@@ -7,7 +7,7 @@ addition differs even more. Tables of such numbers fit one device, so every devi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -37,9 +37,13 @@ _CROWDED = ("global atomics", "double functions", "builtins")
 "What is not asked of a work-item alone: atomics are dear where many meet; functions are asked for in floats."
 
 
-def calibrate(queue: Queue) -> Calibration:
-    """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one, one for
-    each kind of operation, the same by one work-item, and work-groups that wait for each other."""
+def calibrate(queue: Queue, until: float = float("inf")) -> Calibration:
+    """Measure: copies of 32 MiB each way, a kernel that streams, one that multiplies, an empty one; then one
+    for each kind of operation, work-groups that wait for each other, and operations by one work-item alone.
+
+    Args:
+        until: a time of `time.monotonic`. What would begin later than that is left out, but for the rates.
+    """
     count = 1 << 23
     host = memory.data_of(memory.guarded(4 * count), 4 * count)
     host[:] = 1  # pages that nobody wrote to are all one page
@@ -61,29 +65,14 @@ def calibrate(queue: Queue) -> Calibration:
     many = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
     multiply = _seconds_each(partial(_turn, queue, "multiply", many, (buffers[0],)))
     arithmetic = many * _MULTIPLY_ADDS / multiply
-    worth = {
-        name: arithmetic * seconds / (many * each)
-        for name, (seconds, each) in _operations(queue, many, buffers).items()
-    }
-    shared = cl.LocalMemory(4 * _GROUP)
-    barriers = _seconds_each(partial(_turn, queue, "barriers", many, (buffers[0], shared)))
-    worth["barriers"] = arithmetic * barriers / (2 * many)
-    groups = _seconds_each(lambda some: _wait(queue, "empty", _GROUP * some, buffers[0]), 1 << 8)
-    worth["groups"] = arithmetic * groups
+    measured, left_out = _within(until, _tables(queue, many, buffers))
+    worth = {name: arithmetic * seconds for (table, name), seconds in measured.items() if table == "worth"}
     # Calls, without what is done in them, which is counted on its own.
-    worth["builtins"] = max(0.0, worth["builtins"] - (worth["integer operations"] + 1) / 2)
-    if "double functions" in worth:  # counted on top of what they are in single precision
+    if {"builtins", "integer operations"} <= set(worth):
+        worth["builtins"] = max(0.0, worth["builtins"] - (worth["integer operations"] + 1) / 2)
+    if {"double functions", "angles", "powers"} <= set(worth):  # counted on top of those in single precision
         single = (worth["angles"] + worth["powers"]) / 2
         worth["double functions"] = max(0.0, worth["double functions"] - single)
-    # The same by one work-item: what it takes when nothing else is there to be done meanwhile.
-    latency = {
-        name: seconds / each
-        for name, (seconds, each) in _operations(queue, 1, buffers).items()
-        if name not in _CROWDED
-    }
-    alone = _seconds_each(partial(_turn, queue, "multiply", 1, (buffers[0],)))
-    latency["float operations"] = alone / _MULTIPLY_ADDS
-    latency["waits"] = _seconds_each(partial(_hand_over, queue, buffers), 1 << 6)
     return Calibration(
         to_device=4 * count / copies[0],
         from_device=4 * count / copies[1],
@@ -91,7 +80,8 @@ def calibrate(queue: Queue) -> Calibration:
         arithmetic=arithmetic,
         launch_seconds=empty,
         worth=worth,
-        latency=latency,
+        latency={name: seconds for (table, name), seconds in measured.items() if table == "latency"},
+        left_out=tuple(" ".join(place) for place in left_out),
     )
 
 
@@ -109,15 +99,49 @@ def exercise(queue: Queue, seconds: float) -> None:
         turns = min(_MOST, turns * max(2, int(seconds / taken)))
 
 
-def _operations(queue: Queue, items: int, buffers: list[cl.Buffer]) -> dict[str, tuple[float, int]]:
-    """Operation → seconds that a turn takes in which every work-item does some, and how many each does."""
-    found = {}
-    for number, (name, each) in enumerate(_OPERATIONS.items()):
-        if name.startswith("double") and not queue.info.double_precision:
-            continue
-        todo = partial(_turn, queue, "operations", items, (*buffers, _integer(number)))
-        found[name] = _seconds_each(todo), each
-    return found
+_Place = tuple[str, str]
+"A table of `Calibration`, and a name in it."
+_Measure = Callable[[], float]
+
+
+def _tables(queue: Queue, many: int, buffers: list[cl.Buffer]) -> Iterator[tuple[_Place, _Measure]]:
+    """What the tables hold, and what measures its seconds; what decides most forecasts comes first."""
+    operations = [
+        (number, name, each)
+        for number, (name, each) in enumerate(_OPERATIONS.items())
+        if queue.info.double_precision or not name.startswith("double")
+    ]
+
+    def turn(kernel: str, items: int, *arguments: Any, parts: int) -> Callable[[], float]:
+        return lambda: _seconds_each(partial(_turn, queue, kernel, items, arguments)) / parts
+
+    for number, name, each in operations:
+        yield ("worth", name), turn("operations", many, *buffers, _integer(number), parts=many * each)
+    shared = cl.LocalMemory(4 * _GROUP)
+    yield ("worth", "barriers"), turn("barriers", many, buffers[0], shared, parts=2 * many)
+    yield (
+        ("worth", "groups"),
+        lambda: _seconds_each(lambda some: _wait(queue, "empty", _GROUP * some, buffers[0]), 1 << 8),
+    )
+    # The same by one work-item: what it takes when nothing else is there to be done meanwhile.
+    yield ("latency", "float operations"), turn("multiply", 1, buffers[0], parts=_MULTIPLY_ADDS)
+    yield ("latency", "waits"), lambda: _seconds_each(partial(_hand_over, queue, buffers), 1 << 6)
+    for number, name, each in operations:
+        if name not in _CROWDED:
+            yield ("latency", name), turn("operations", 1, *buffers, _integer(number), parts=each)
+
+
+def _within(
+    until: float, wanted: Iterable[tuple[_Place, _Measure]]
+) -> tuple[dict[_Place, float], list[_Place]]:
+    """The seconds of what was measured until then, and what was not."""
+    measured, left_out = {}, []
+    for place, measure in wanted:
+        if time.monotonic() < until:
+            measured[place] = measure()
+        else:
+            left_out.append(place)
+    return measured, left_out
 
 
 def _hand_over(queue: Queue, buffers: list[cl.Buffer], groups: int) -> None:

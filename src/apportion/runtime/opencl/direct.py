@@ -67,7 +67,7 @@ class DirectOpenCLBackend(Backend):
     def calibrate(self, devices: Sequence[str] | None = None) -> list[DeviceInfo]:
         """Measure devices, and keep the result in the cache."""
         wanted = [info for info in self._driver.describe() if devices is None or info.id in devices]
-        return [calibrated(info, self._driver.calibrate) for info in wanted]
+        return [calibrated(info, self._driver.calibrate, Limits().calibration_seconds) for info in wanted]
 
     def measure(
         self, visit: Visit, seconds: float, report: Callable[[tuple[str, Launched]], None] | None = None

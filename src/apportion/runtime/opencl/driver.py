@@ -63,10 +63,11 @@ class Driver:
         """Compile for these devices; the largest work-group that each allows."""
         return {name: self._queue(name).largest_group(build) for name in devices}
 
-    def calibrate(self, device: str) -> Calibration:
-        """What a device does per second."""
+    def calibrate(self, device: str, seconds: float) -> Calibration:
+        """What a device does per second, as far as it can be measured in so many seconds."""
+        until = time.monotonic() + seconds
         self._thread_priority.arrange()
-        return calibrate(self._queue(device))
+        return calibrate(self._queue(device), until)
 
     def run(self, slot: int, plan: Plan, report: Callable[[], None]) -> LaunchOutcome:
         """Launch a kernel's parts on their devices at once, bring the results home and merge them.

@@ -150,11 +150,12 @@ class Worker:
         )
         return largest
 
-    def calibrate(self, device: str) -> Calibration:
-        """Measure what a device does per second."""
+    def calibrate(self, device: str, seconds: float = float("inf")) -> Calibration:
+        """Measure what a device does per second, as far as that can be done in so many seconds."""
         found: Calibration = self._ask(
             "calibrate",
             device,
+            seconds,
             seconds=self.limits.build_seconds,
             doing=f"calibrating {device}",
             answer=Calibration,
