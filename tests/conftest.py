@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("APPORTION_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def no_known_devices(cache: Path) -> None:
+    """A prediction answers for the devices that were found last: a test must not depend on an earlier one's."""
+    shutil.rmtree(cache / "devices", ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

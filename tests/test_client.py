@@ -66,7 +66,7 @@ def test_errors_are_those_of_a_local_call(client, service):
 @pytest.mark.parametrize(
     "words",
     [
-        ("predict", "--local-size", "64", "--bytes", "1048576"),
+        ("predict", "--local-size", "64", "--bytes", "1048576", "--pair", "cgo17-nvidia"),
         ("explain", "--local-size", "64", "--bytes", "1048576"),
         ("graph",),
         ("analyze", "--analysis", "reachability"),

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from apportion.advise.explain import Explanation, explain
     from apportion.advise.found_devices import devices
     from apportion.advise.learned_policy import session, share, together
-    from apportion.advise.predictor import Prediction, predict, predict_all
+    from apportion.advise.prediction import Prediction
+    from apportion.advise.predictor import predict, predict_all
     from apportion.advise.queries import Query
     from apportion.advise.relative_answers import Relative
     from apportion.advise.relative_answers import predict as relative_performance
@@ -86,7 +87,7 @@ _HOMES = {
     "session": "apportion.advise.learned_policy:session",
     "Explanation": "apportion.advise.explain:Explanation",
     "LocalMemory": "apportion.runtime.base:LocalMemory",
-    "Prediction": "apportion.advise.predictor:Prediction",
+    "Prediction": "apportion.advise.prediction:Prediction",
     "Profile": "apportion.learn.relative.profile:Profile",
     "ProgramGraph": "apportion.program.graph:ProgramGraph",
     "Query": "apportion.advise.queries:Query",

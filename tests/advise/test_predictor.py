@@ -12,7 +12,8 @@ import pytest
 
 import apportion
 from apportion.advise.describe import describe
-from apportion.advise.predictor import Prediction, Task, forests_model, pairs, predict, predict_all
+from apportion.advise.prediction import Prediction
+from apportion.advise.predictor import Task, forests_model, pairs, predict, predict_all
 from apportion.advise.queries import Query
 from apportion.data.published.cgo17 import PAIRS, read
 from apportion.errors import CompileError, InvalidSetting, MalformedInput, UnknownName, UnreadableFile
@@ -46,7 +47,7 @@ def test_an_answer_has_a_share_inside_its_interval() -> None:
 
 
 def test_json_has_the_promised_keys_and_no_others() -> None:
-    found = predict(source(), local_size=64, bytes=1 << 22).as_json()
+    found = predict(source(), local_size=64, bytes=1 << 22, pair="cgo17-nvidia").as_json()
     assert list(found) == [
         "cpu_share", "interval", "confidence", "class", "device", "familiarity", "model", "milliseconds"
     ]  # fmt: skip

@@ -92,9 +92,13 @@ def test_arrays_are_scaled_to_the_bytes_that_are_moved(shipped: None) -> None:
     assert shares[-1] > shares[0] + 0.2
 
 
-def test_a_range_is_needed(shipped: None) -> None:
-    with pytest.raises(InvalidSetting, match=r"The models of sure know the range of a launch"):
-        timed_share(Query(SOURCE, 64, 1024), "sure", confidence=0.9)
+def test_a_range_that_is_not_given_is_worked_out_from_the_bytes_or_needed(shipped: None) -> None:
+    found = timed_share(Query(SOURCE, 64, 1 << 20), "sure", confidence=0.9)
+    same = timed_share(Query(SOURCE, 64, 1 << 20, global_size=1 << 17), "sure", confidence=0.9)
+    assert str(found.assumed[0]).startswith("global_size=131072 (")
+    assert (found.share, found.cpu_work_items) == (same.share, same.cpu_work_items)
+    with pytest.raises(InvalidSetting, match="How many work-items move 0 bytes does not follow"):
+        timed_share(Query(SOURCE, 64, 0), "sure", confidence=0.9)
 
 
 def test_the_predictor_answers_for_such_pairs(

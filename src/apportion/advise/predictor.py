@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,8 +12,10 @@ from typing import Any, Literal
 from apportion import weights
 from apportion.advise.describe import Described, KernelRow, describe
 from apportion.advise.launch_times import timing_model
+from apportion.advise.machine_answers import THIS_MACHINE, devices_asked, guesses, on_this_machine
+from apportion.advise.prediction import Prediction
 from apportion.advise.queries import Query, Size
-from apportion.advise.timed_share import TimedShare, timed_pairs, timed_share
+from apportion.advise.timed_share import timed_pairs, timed_share
 from apportion.data.records import nearest_class
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.learn import engines
@@ -26,53 +28,11 @@ from apportion.program.source import Source
 
 CONFIDENCE = 0.9
 DEFAULT_PAIR = "cgo17-nvidia"
+"Answers where no pair is named and no two calibrated devices of this machine are known."
 TASKS = ("load-balance", "device-mapping")
 Task = Literal["load-balance", "device-mapping"]
 Engine = Literal["numpy", "onnx"]
 Answerer = Callable[[Sequence[KernelQuery]], Sequence[Answer[float]]]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The answer for one launch."""
-
-    cpu_share: float
-    "The part of the work that the CPU should take, from 0 to 1."
-    interval: tuple[float, float]
-    "It holds the best share of a kernel from a program never seen with probability `confidence`."
-    confidence: float
-    share_class: int
-    "Of 0, 25, 50, 75 and 100 percent, the one that most trees are nearest to."
-    device: str
-    "Where the whole launch goes when it is not shared: cpu or gpu."
-    familiarity: float
-    "How near the kernel is to those learned from: 1 for one of them, 0 for one farther than any of them."
-    model: str
-    milliseconds: dict[str, float]
-    "compile, graph, predict."
-    warnings: tuple[str, ...] = ()
-    cpu_work_items: int | None = None
-    "The share in whole work-groups, where the range of the launch is known."
-    recovered: tuple[str, ...] | None = None
-    "Functions that the source lacks and that were declared; None for a source that compiles as it is."
-    assumed: tuple[str, ...] = ()
-    "Arguments that were not given and that the answer rests on, with their values and why."
-
-    def as_json(self) -> dict[str, Any]:
-        """The keys of `apportion predict --json`; warnings go another way."""
-        return {
-            "cpu_share": round(self.cpu_share, 4),
-            "interval": [round(end, 4) for end in self.interval],
-            "confidence": self.confidence,
-            "class": self.share_class,
-            "device": self.device,
-            "familiarity": round(self.familiarity, 4),
-            "model": self.model,
-            "milliseconds": {stage: round(value, 3) for stage, value in self.milliseconds.items()},
-            **({} if self.cpu_work_items is None else {"cpu_work_items": self.cpu_work_items}),
-            **({} if self.recovered is None else {"recovered": list(self.recovered)}),
-            **({"assumed": list(self.assumed)} if self.assumed else {}),
-        }
 
 
 def predict(
@@ -83,7 +43,7 @@ def predict(
     kernel: str | None = None,
     global_size: Size | None = None,
     task: Task = "load-balance",
-    pair: str = DEFAULT_PAIR,
+    pair: str | None = None,
     model: str | Path | None = None,
     engine: Engine = "numpy",
     compile: CompileOptions | None = None,
@@ -98,37 +58,41 @@ def predict(
         kernel: which one, where the source has several.
         global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
         task: load-balance or device-mapping.
-        pair: of devices: the one whose times the model learned from; see `pairs`.
+        pair: of devices: the one whose times the model learned from (see `pairs`), or `this-machine`. None:
+            this machine where two or more of its devices are known and calibrated, else `DEFAULT_PAIR`; the
+            answer says why.
         model: the name or the folder of a model, instead of the preferred one of a pair.
         engine: what evaluates the model, to the same answer: NumPy, or ONNX Runtime, which takes half a
             second longer to start and then answers a launch four times faster.
         compile: how OpenCL C is compiled.
-        arguments: `name=value`, as `apportion run` takes them, for pairs whose times were learned.
+        arguments: `name=value`, as `apportion run` takes them, where times are predicted.
 
     Raises:
-        InvalidSetting: an impossible size, several kernels and none named, no range where a pair needs it, or
-            ONNX Runtime for a pair whose model tells times.
+        InvalidSetting: an impossible size, several kernels and none named, no range where a pair needs it,
+            ONNX Runtime for a pair whose model tells times, or no two calibrated devices for `this-machine`.
         UnknownName: no such pair, task, engine or kernel.
         MissingPackage: the engine is not installed.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
     launch = Query(source, local_size, bytes, kernel, global_size, tuple(arguments))
-    predictor = predictor_for(task, pair, model, engine)
-    if isinstance(predictor, TimingModel):
-        return _by_times(launch, task, predictor.name if model is None else model, compile)
-    _answers(predictor, engine)  # an engine that is not installed is told before anything is compiled
-    described = describe(source, kernel=kernel, vectorized=predictor.vectorized, compile=compile)
-    (answer,) = answers_of([launch], [described], task=task, pair=pair, model=model, engine=engine)
-    if isinstance(answer, ApportionError):
-        raise answer
-    return answer
+    _check_task(task)
+    here = devices_asked(pair, model, engine)
+    if not isinstance(here, str):
+        try:
+            return on_this_machine(launch, here, task=task, compile=compile)
+        except InvalidSetting as error:
+            if pair is not None:
+                raise
+            here = f"no times are predicted for this machine: {error}"
+    answer = _by_pair(launch, task, pair or DEFAULT_PAIR, model, engine, compile)
+    return _assuming(answer, here)
 
 
 def predict_all(
     launches: Sequence[Query],
     *,
     task: Task = "load-balance",
-    pair: str = DEFAULT_PAIR,
+    pair: str | None = None,
     model: str | Path | None = None,
     engine: Engine = "numpy",
 ) -> list[Prediction | ApportionError]:
@@ -137,13 +101,61 @@ def predict_all(
     Raises:
         UnknownName: no such pair, task or engine.
         InvalidSetting: a pair that needs a global size, and a launch without; ONNX Runtime for a pair whose
-            model tells times.
+            model tells times; no two calibrated devices for `this-machine`.
         MissingPackage: the engine is not installed.
     """
+    _check_task(task)
+    here = devices_asked(pair, model, engine)
+    if isinstance(here, str):
+        found = _all_by_pair(launches, task, pair or DEFAULT_PAIR, model, engine)
+        return [one if isinstance(one, ApportionError) else _assuming(one, here) for one in found]
+    return [
+        _or_error(
+            partial(
+                predict, launch.source, local_size=launch.local_size, bytes=launch.bytes,
+                kernel=launch.kernel, global_size=launch.global_size, task=task, pair=pair,
+                arguments=launch.arguments,
+            )
+        )
+        for launch in launches
+    ]  # fmt: skip
+
+
+def _assuming(answer: Prediction, reason: str) -> Prediction:
+    """An answer for the default pair, with why it is for that."""
+    if not reason:
+        return answer
+    return replace(answer, assumed=(f"pair={DEFAULT_PAIR} ({reason})", *answer.assumed))
+
+
+def _by_pair(
+    launch: Query,
+    task: Task,
+    pair: str,
+    model: str | Path | None,
+    engine: Engine,
+    compile: CompileOptions | None,
+) -> Prediction:
+    predictor = predictor_for(task, pair, model, engine)
+    if isinstance(predictor, TimingModel):
+        return _by_times(launch, task, predictor.name if model is None else model, compile)
+    _answers(predictor, engine)  # an engine that is not installed is told before anything is compiled
+    described = describe(
+        launch.source, kernel=launch.kernel, vectorized=predictor.vectorized, compile=compile
+    )
+    (answer,) = answers_of([launch], [described], task=task, pair=pair, model=model, engine=engine)
+    if isinstance(answer, ApportionError):
+        raise answer
+    return answer
+
+
+def _all_by_pair(
+    launches: Sequence[Query], task: Task, pair: str, model: str | Path | None, engine: Engine
+) -> list[Prediction | ApportionError]:
     predictor = predictor_for(task, pair, model, engine)
     if isinstance(predictor, TimingModel):
         named = predictor.name if model is None else model
-        return [_timed_or_error(launch, task, named) for launch in launches]
+        return [_or_error(partial(_by_times, launch, task, named, None)) for launch in launches]
     _answers(predictor, engine)
     known: dict[tuple[Any, str | None], KernelRow | ApportionError] = {}
     for launch in launches:
@@ -219,7 +231,7 @@ def model_of(pair: str) -> SharePredictor:
     """
     shipped = weights.manifest().answering("shares", pair)
     if not shipped:
-        raise UnknownName("pair of devices", pair, sorted({*pairs(), *timed_pairs()}))
+        raise UnknownName("pair of devices", pair, [*sorted({*pairs(), *timed_pairs()}), THIS_MACHINE])
     return _share_predictor(shipped[0].name)
 
 
@@ -232,8 +244,7 @@ def predictor_for(
         UnknownName: there is no such pair, model or task.
         InvalidSetting: the model answers another question, or times are asked of ONNX Runtime.
     """
-    if task not in TASKS:
-        raise UnknownName("task", task, TASKS)
+    _check_task(task)
     if model is None and (pair in pairs() or pair not in timed_pairs()):
         return model_of(pair)
     opened = _opened(model or pair)
@@ -247,7 +258,7 @@ def predictor_for(
 
 def is_timed(pair: str, engine: str) -> bool:
     """Whether times answer for a pair; NumPy alone evaluates those."""
-    return engine == "numpy" and pair not in pairs() and pair in timed_pairs()
+    return engine == "numpy" and pair not in pairs() and (pair == THIS_MACHINE or pair in timed_pairs())
 
 
 def shares_model(task: str, pair: str = DEFAULT_PAIR, model: str | Path | None = None) -> SharePredictor:
@@ -340,6 +351,11 @@ def _prediction(
     )  # fmt: skip
 
 
+def _check_task(task: str) -> None:
+    if task not in TASKS:
+        raise UnknownName("task", task, TASKS)
+
+
 def _by_times(launch: Query, task: Task, model: str | Path, compile: CompileOptions | None) -> Prediction:
     found = timed_share(launch, model, confidence=CONFIDENCE, compile=compile)
     (low, high), share = found.interval, found.share
@@ -347,23 +363,13 @@ def _by_times(launch: Query, task: Task, model: str | Path, compile: CompileOpti
         low, share, high = (float(end >= 0.5) for end in (low, float(found.faster == "cpu"), high))
     return Prediction(
         share, (low, high), CONFIDENCE, 25 * round(4 * share), found.faster, found.agreement,
-        timing_model(model).name, found.milliseconds, _warnings(found), launch.cut(share),
+        timing_model(model).name, found.milliseconds, guesses(found.assumed), found.cpu_work_items,
         assumed=tuple(map(str, found.assumed)),
     )  # fmt: skip
 
 
-def _warnings(found: TimedShare) -> tuple[str, ...]:
-    guessed = [each.name for each in found.assumed if each.guessed]
-    if not guessed:
-        return ()
-    return (
-        f"the answer may hang on {', '.join(guessed)}, which were assumed: the interval holds other values "
-        "too; give them with --arg NAME=VALUE",
-    )
-
-
-def _timed_or_error(launch: Query, task: Task, model: str | Path) -> Prediction | ApportionError:
+def _or_error(answer: Callable[[], Prediction]) -> Prediction | ApportionError:
     try:
-        return _by_times(launch, task, model, None)
+        return answer()
     except ApportionError as error:
         return error

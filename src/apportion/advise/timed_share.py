@@ -6,7 +6,9 @@ taken to be as long as the code reaches, integers to be sizes, and all of it is 
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +30,9 @@ from apportion.runtime.workload import beside
 
 HOST, OTHER = "cpu", "gpu"
 _DRAWS = 400
+_TRIED_GROUPS = 1 << 16
+"Work-groups along each dimension; arrays that are no longer over so many do not grow with the range."
+_MOST_GROUPS = 1 << 30
 _DEFAULT = CompileOptions()
 
 
@@ -43,7 +48,9 @@ class TimedShare:
     "1 where the trees behind the times agree, near 0 where they are at odds: a launch unlike those learned."
     milliseconds: dict[str, float]
     assumed: tuple[Assumption, ...] = ()
-    "Arguments that were not given; where the answer may hang on one, the interval holds other values too."
+    "What was not given; where the answer may hang on one, the interval holds other values too."
+    cpu_work_items: int | None = None
+    "The share in whole work-groups."
 
     @property
     def faster(self) -> str:
@@ -66,15 +73,52 @@ def timed_share(
     """The cut with which both devices end soonest; one of them alone is a candidate too.
 
     Raises:
-        InvalidSetting: the launch has no range, or an argument that cannot be made up.
+        InvalidSetting: the launch has no range that follows from its bytes, or an argument that cannot be
+            made up.
         UnknownName: no such pair or kernel.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    if query.global_size is None:
-        raise InvalidSetting(
-            f"The models of {pair} know the range of a launch: give its global size (--global-size)"
-        )
     model = timing_model(pair)
+    planned = planned_launches(query, compile)
+    began = time.perf_counter()
+    rows = [(launch.row(), launch.totals()) for launch in planned.launches]
+    times = [(said[HOST], said[OTHER]) for said in (model.predict_all(*row) for row in rows)]
+    cpu, gpu = times[0]
+    share = _share(cpu, gpu)
+    ends = [end for pair_of_times in times for end in _interval(*pair_of_times, confidence)]
+    spent = {**planned.milliseconds, "predict": 1e3 * (time.perf_counter() - began)}
+    return TimedShare(
+        share, (min(*ends, share), max(*ends, share)), cpu, gpu,
+        model.agreement({HOST: cpu, OTHER: gpu}), spent, planned.assumed, planned.cut(share),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedLaunches:
+    """A launch as models of times see it, with everything that had to be assumed."""
+
+    span: NDRange
+    launches: tuple[PlannedLaunch, ...]
+    "The first is what is likeliest; the others guess other trip counts, where trip counts were guessed."
+    assumed: tuple[Assumption, ...]
+    milliseconds: dict[str, float]
+    "compile, graph."
+
+    def cut(self, share: float) -> int:
+        """How many work-items a share is: whole work-groups."""
+        group = math.prod(self.span.local_size)
+        return round(share * (self.span.work_items // group)) * group
+
+
+def planned_launches(query: Query, compile: CompileOptions | None = None) -> PlannedLaunches:
+    """A launch whose arguments, and where it is not given whose range, are worked out from the code.
+
+    Raises:
+        InvalidSetting: the launch has no range that follows from its bytes, or an argument that cannot be
+            made up.
+        UnknownName: no such kernel.
+        UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
+    """
     began = time.perf_counter()
     source = query.source if isinstance(query.source, Source) else Source.read(query.source)
     ir = ir_of(source, compile or _DEFAULT)
@@ -82,27 +126,48 @@ def timed_share(
     text = str(source.text) if source.language == "opencl" else ""
     signature = signature_of(ir, query.kernel, text)
     access = accesses_of(ir, text)[signature.name]
-    span = NDRange(*(each if isinstance(each, tuple) else (each,) for each in _sizes(query)))
     given = beside(source, signature, query.arguments)
+    span, assumed = _range_of(query, lambda span: deduced(signature, access, span, given).case.nbytes)
     found = deduced(signature, access, span, given)
     others = [deduced(signature, access, span, given, trips=trips) for trips in OTHER_TRIPS if found.guessed]
-    launches = [_launch(query, each, ir, signature.name, text) for each in (found, *others)]
-    rows = [(launch.row(), launch.totals()) for launch in launches]
+    launches = tuple(_launch(query, each, ir, signature.name, text) for each in (found, *others))
     described = time.perf_counter()
-    times = [(said[HOST], said[OTHER]) for said in (model.predict_all(*row) for row in rows)]
-    cpu, gpu = times[0]
-    share = _share(cpu, gpu)
-    ends = [end for pair_of_times in times for end in _interval(*pair_of_times, confidence)]
-    spent = {
-        "compile": compiled - began,
-        "graph": described - compiled,
-        "predict": time.perf_counter() - described,
-    }
-    return TimedShare(
-        share, (min(*ends, share), max(*ends, share)), cpu, gpu,
-        model.agreement({HOST: cpu, OTHER: gpu}),
-        {stage: 1e3 * seconds for stage, seconds in spent.items()}, found.assumed,
-    )  # fmt: skip
+    spent = {"compile": 1e3 * (compiled - began), "graph": 1e3 * (described - compiled)}
+    return PlannedLaunches(span, launches, (*assumed, *found.assumed), spent)
+
+
+def _range_of(query: Query, nbytes: Callable[[NDRange], int]) -> tuple[NDRange, tuple[Assumption, ...]]:
+    """The range that is given, or the largest whose arrays hold no more than the bytes that are moved.
+
+    Args:
+        nbytes: of the arrays that a kernel reaches over a range.
+    """
+    local = query.local_size if isinstance(query.local_size, tuple) else (query.local_size,)
+    if query.global_size is not None:
+        whole = query.global_size if isinstance(query.global_size, tuple) else (query.global_size,)
+        return NDRange(whole, local), ()
+
+    def of(groups: int) -> NDRange:
+        return NDRange(tuple(groups * size for size in local), local)
+
+    def fits(groups: int) -> bool:
+        return nbytes(of(groups)) <= query.bytes
+
+    if not query.bytes or nbytes(of(1)) == nbytes(of(_TRIED_GROUPS)) or not fits(1):
+        raise InvalidSetting(
+            f"How many work-items move {query.bytes} bytes does not follow from the code: give the global "
+            "size (--global-size)"
+        )
+    low, high = 1, 2
+    while fits(high) and high < _MOST_GROUPS:
+        low, high = high, 2 * high
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    span = of(low)
+    size = "x".join(map(str, span.global_size))
+    reason = f"over it the arrays that the code reaches hold {nbytes(span):,} bytes"
+    return span, (Assumption("global_size", size, reason),)
 
 
 def _interval(cpu: Times, gpu: Times, confidence: float) -> tuple[float, float]:
@@ -121,11 +186,6 @@ def _launch(query: Query, found: Deduced, ir: str, kernel: str, text: str) -> Pl
     scaled = {place: max(1, round(factor * nbytes)) for place, nbytes in launch.array_bytes.items()}
     # What arrays hold is made up here: loops that they end are better guessed.
     return replace(launch, array_bytes=scaled, contents={})
-
-
-def _sizes(query: Query) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:
-    assert query.global_size is not None
-    return query.global_size, query.local_size
 
 
 def _share(cpu: Times, gpu: Times) -> float:

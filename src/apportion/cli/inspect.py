@@ -7,8 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.inspect import Inspection, PredictedMachine
+from apportion.advise.inspect import Inspection
 from apportion.advise.inspect import inspect as inspect_launch
+from apportion.advise.predicted_machine import PredictedMachine
 from apportion.advise.queries import size_of
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import NoDevice
@@ -62,7 +63,7 @@ def inspect(
     for warning in found.warnings:
         note(f"Warning: {warning}.")
     for machine in found.machines:
-        _print_machine(machine)
+        print_machine(machine)
     _print_lines(found, str(text.text).splitlines())
     assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
     if assumed:
@@ -78,7 +79,8 @@ def devices_here() -> tuple[DeviceInfo, ...]:
         return ()
 
 
-def _print_machine(machine: PredictedMachine) -> None:
+def print_machine(machine: PredictedMachine) -> None:
+    """Print what each device of a machine takes, and whether sharing is worth it."""
     rows = []
     for one in machine.devices:
         low, high = one.interval

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from apportion.advise.predictor import DEFAULT_PAIR, Prediction, predict_all
+from apportion.advise.prediction import Prediction
 from apportion.advise.predictor import predict as predict_share
+from apportion.advise.predictor import predict_all
 from apportion.advise.queries import MeasuredQuery, Query, read_rows, size_in_words, size_of
 from apportion.cli.building import USUAL, Building
+from apportion.cli.inspect import print_machine
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import ApportionError, InvalidSetting, MalformedInput
 from apportion.program.source import Source
@@ -27,7 +29,7 @@ def predict(
     arg: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",
-    pair: str = DEFAULT_PAIR,
+    pair: str | None = None,
     model: str | None = None,
     engine: Literal["numpy", "onnx"] = "numpy",
     building: Building = USUAL,
@@ -35,17 +37,21 @@ def predict(
 ) -> None:
     """Say which share of a kernel's work the CPU should take, and how sure that is.
 
+    Where `apportion devices` found and measured two or more devices here, the answer is for them: what each
+    is predicted to take, the best cut, and whether sharing is worth it. Else it is for a published pair.
+
     Args:
         sources: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc); of several, each gets a line.
         local_size: work-items in a work-group: 64, or 16x16.
         bytes: moved between host and device for the launch.
         kernel: which one, where the source has several.
-        global_size: work-items in all: 4096, or 1024x1024; the share is then said in work-items too.
-        arg: an argument of the kernel, `n=1024` or `x=float32[N]`, as for `apportion run`: pairs whose times
-            were learned (xeon-h200) rest on them. What is not given is assumed from the code, and told.
+        global_size: work-items in all: 4096, or 1024x1024; the share is then said in work-items too. Where
+            times are predicted and it is not given, it is worked out from the bytes, and told.
+        arg: an argument of the kernel, `n=1024` or `x=float32[N]`, as for `apportion run`: predicted times
+            (this machine, xeon-h200) rest on them. What is not given is assumed from the code, and told.
         batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
         task: a share of the work, or one device for all of it.
-        pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
+        pair: of devices: this-machine; cgo17-nvidia, cgo17-amd, or another that the package has a model of.
         model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
         engine: what evaluates the model, to the same answers. numpy starts at once, so a command is done
             sooner; onnx (ONNX Runtime, the extra onnx) takes half a second more to start and then answers a
@@ -57,7 +63,7 @@ def predict(
             raise InvalidSetting("--batch names the sources itself: give either it or sources, not both")
         rows = read_rows(batch)
         good = [row.query for row in rows if isinstance(row, MeasuredQuery)]
-        answers = iter(predict_all(good, task=task, pair=pair, engine=engine) if good else [])
+        answers = iter(predict_all(good, task=task, pair=pair, model=model, engine=engine) if good else [])
         asked = [
             (row, row) if isinstance(row, MalformedInput) else (row.query, next(answers)) for row in rows
         ]
@@ -104,8 +110,12 @@ def _show_one(found: Prediction, json: bool) -> None:
     if found.assumed:
         note(f"Assumed: {', '.join(found.assumed)}.")
     low, high = found.interval
+    machine = found.machine
+    if machine is not None:
+        print_machine(machine)
+    first = "CPU" if machine is None else machine.devices[0].device
     rows = [
-        ("CPU share", f"{found.cpu_share:.0%}"),
+        (f"{first} share", f"{found.cpu_share:.0%}"),
         ("interval", f"{low:.0%} to {high:.0%}, with confidence {found.confidence:.0%}"),
         ("class", f"{found.share_class} %"),
         ("faster device", found.device),
@@ -114,7 +124,7 @@ def _show_one(found: Prediction, json: bool) -> None:
         ("time", ", ".join(f"{stage} {value:.1f} ms" for stage, value in found.milliseconds.items())),
     ]
     if found.cpu_work_items is not None:
-        rows.insert(1, ("CPU work-items", f"{found.cpu_work_items:,}"))
+        rows.insert(1, (f"{first} work-items", f"{found.cpu_work_items:,}"))
     if found.recovered is not None:
         rows.append(("recovered", ", ".join(found.recovered) or "names of a library"))
     print_table(("", "answer"), rows)
@@ -124,6 +134,9 @@ def _show_all(
     answers: Sequence[tuple[Query | MalformedInput, Prediction | ApportionError]], json: bool
 ) -> None:
     rows = []
+    told = [set(answer.assumed) for _, answer in answers if isinstance(answer, Prediction)]
+    if told and (shared := set.intersection(*told)) and not json:
+        note(f"Assumed of all: {', '.join(sorted(shared))}.")
     for launch, answer in answers:
         said = {} if isinstance(launch, MalformedInput) else _launch(launch)
         name = said.get("source", "")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.describe import KernelRow
-from apportion.advise.predictor import Prediction, answers_of, is_timed, shares_model
+from apportion.advise.prediction import Prediction
+from apportion.advise.predictor import answers_of, is_timed, shares_model
 from apportion.advise.queries import Query
 from apportion.errors import ApportionError
 from apportion.serve.forms import LaunchForm, PredictAllForm, PredictForm, SourceForm

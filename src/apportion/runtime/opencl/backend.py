@@ -15,6 +15,7 @@ from apportion.jobs.cage import Confinement
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import Calibration, DeviceInfo, Limits, middle_of
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
+from apportion.runtime.known_devices import keep_devices
 from apportion.runtime.memory import Region
 from apportion.runtime.opencl.streams import WorkerStream
 from apportion.runtime.opencl.visiting_worker import VisitingWorker
@@ -39,6 +40,7 @@ class OpenCLBackend(Backend):
 
     def __init__(self, drivers: DriverOptions = DEFAULT_DRIVERS, limits: Limits | None = None) -> None:
         self.worker = VisitingWorker(drivers, limits)
+        self._usual = drivers == DEFAULT_DRIVERS
         self._unmeasured: set[str] = set()
         "Devices that could not be calibrated; once is enough."
 
@@ -49,7 +51,10 @@ class OpenCLBackend(Backend):
 
     def devices(self) -> list[DeviceInfo]:
         """Every device that the drivers offer, with its calibration where one is kept."""
-        return [kept_calibration(info) for info in self.worker.devices()]
+        found = [kept_calibration(info) for info in self.worker.devices()]
+        if self._usual:
+            keep_devices(found)
+        return found
 
     def build(self, build: Build, devices: Sequence[str]) -> dict[str, int]:
         """Compile for these devices."""
@@ -75,6 +80,7 @@ class OpenCLBackend(Backend):
                 warnings.warn(f"The speed of {info.id} stays unknown: {error}", RuntimeWarning, stacklevel=2)
                 self._unmeasured.add(info.id)
                 found.append(info)
+        self.devices()  # keeps what was measured with what was found
         return found
 
     def measure(
