@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ import apportion
 from apportion.advise.learned_policy import learned
 from apportion.coexecution.cuts import CostModel
 from apportion.coexecution.forecast import Forecast, LaunchQuery
+from apportion.coexecution.observations import Choice, Observations
+from apportion.coexecution.policies.base import Situation
+from apportion.coexecution.policies.feedback import FeedbackPolicy
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, NotSplittable, UnknownName, VerificationFailed
 from apportion.runtime.base import DeviceInfo, LocalMemory
@@ -39,6 +43,14 @@ kernel void plane(global int *out, int width) {
 }
 """
 N = 640
+HEAVY = """
+kernel void turns(global float *y) {
+    float v = 1;
+    for (int k = 0; k < 20000; k++) v = v * 0.5f + 0.25f;
+    y[get_global_id(0)] = v;
+}
+"""
+"A launch of it takes longer than 0.1 ms."
 
 
 @pytest.fixture(params=[["cpu", "cpu2"], ["cpu", "cpu3"], ["cpu", "cpu2", "cpu3"]], ids="+".join)
@@ -131,6 +143,54 @@ def test_a_settled_launch_is_not_chosen_anew_until_something_else_was_seen(backe
         assert kernel(x, y, 1.0, N, global_size=N).reason == decided.reason
         kernel(x, y, 1.0, N, global_size=N, policy="cpu")
         assert case.seen.decided is None
+
+
+def test_nothing_is_chosen_or_checked_in_a_steady_loop_and_results_count_on(backend: OpenCLBackend) -> None:
+    class Counted(FeedbackPolicy):
+        asked = 0
+
+        def choose(self, situation: Situation, seen: Observations) -> Choice:
+            type(self).asked += 1
+            return replace(super().choose(situation, seen), seconds=1.0)
+
+        def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
+            type(self).asked += 1
+            return True
+
+    policy = Counted()
+    with Together(SOURCE, "saxpy", ["cpu", "cpu2"], backend=backend, policy=policy) as kernel:
+        x, y = kernel.array(N, np.float32), kernel.array(N, np.float32)
+        x[:] = 1
+        bound = kernel.bind(x, y, 1.0, N, global_size=N)
+        for _ in range(20):
+            bound.run(policy)
+        before, noted = Counted.asked, bound.case.seen.noted
+        executions = [bound.run(policy) for _ in range(80)]
+        assert Counted.asked - before == bound.case.seen.noted - noted == 10
+        assert y.tolist() == [100.0] * N
+        assert all(execution.verified and execution.seconds > 0 for execution in executions)
+        assert len({execution.seconds for execution in executions}) > 1
+        bound.run("cpu")  # another policy
+        assert bound.run(policy).outcome.devices
+
+
+def test_a_steady_loop_that_takes_longer_than_expected_is_thought_about(backend: OpenCLBackend) -> None:
+    class Hopeful(FeedbackPolicy):
+        late = 0
+
+        def choose(self, situation: Situation, seen: Observations) -> Choice:
+            return Choice(Split.alone("cpu"), 1e-9, "a hope")
+
+        def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
+            self.late += 1
+            return True
+
+    policy = Hopeful()
+    with Together(HEAVY, "turns", ["cpu", "cpu2"], backend=backend, policy=policy, trust=True) as kernel:
+        bound = kernel.bind(kernel.array(64, np.float32), global_size=64)
+        for _ in range(30):
+            bound.run(policy)
+    assert policy.late > 20  # of all but the first ones; one in eight would be 16
 
 
 def test_a_predictor_is_asked_once_and_knows_the_launch(backend: OpenCLBackend) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apportion.coexecution.checking import Check
@@ -18,7 +18,7 @@ from apportion.errors import NotSplittable
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
-from apportion.runtime.plan import LaunchOutcome
+from apportion.runtime.plan import LaunchOutcome, Plan
 from apportion.runtime.split import Split
 
 
@@ -57,6 +57,29 @@ class Execution:
         }
 
 
+_STEADY_AFTER = 16
+"""Launches of a case after which a loop is steady, if its choice stands. Chosen: later than any launch at
+which a policy tries something because one launch counts little."""
+_NOTED_ONE_IN = 8
+"Of the launches of a steady loop that take what was expected, as streams time one in as many. Chosen."
+_LATE_FACTOR, _LATE_SECONDS = 1.15, 1e-4
+"A launch that takes so much longer than expected is thought about. Chosen: as `FeedbackSettings`."
+
+
+@dataclass(frozen=True)
+class _SteadyLaunch:
+    """What is launched again without thinking, as long as nothing changes."""
+
+    policy: str | float | Policy
+    choice: Choice
+    learns: bool
+    plan: Plan
+    obstacle: str
+    "What was known against sharing."
+    execution: Execution
+    "Of the launch before; only times differ."
+
+
 class BoundKernel:
     """A kernel with its arguments and range."""
 
@@ -64,6 +87,8 @@ class BoundKernel:
         self.kernel, self.binding, self.span, self.case = kernel, binding, span, case
         self._launcher = Launcher(kernel, binding, span, case)
         self._check = Check(self._launcher)
+        self._steady: _SteadyLaunch | None = None
+        self._since = 0
 
     @property
     def devices(self) -> list[DeviceInfo]:
@@ -77,6 +102,11 @@ class BoundKernel:
 
     def run(self, policy: str | float | Policy) -> Execution:
         """Launch under a policy; the shared arrays hold the results afterwards."""
+        steady = self._steady
+        if steady is not None:
+            if (execution := self._run_again(steady, policy)) is not None:
+                return execution
+            self._steady = None
         started = time.perf_counter()
         chooser = policy_of(policy, self.devices)
         choice = self._choose(chooser)
@@ -102,23 +132,66 @@ class BoundKernel:
         remembered = self._must_remember(len(parts) > 1 or chunks is not None)
         if remembered:
             self.binding.remember()
-        outcome = self._launcher.launch(choice.split, chunks)
-        if any(outcome.conflicts.values()) and not self.kernel.trust:
-            # Another cut than the one that was verified may put two writers of one place on two devices.
-            self.case.conflicts = sum(outcome.conflicts.values())
-            self.case.obstacle = f"{self.case.conflicts} conflicts between the devices' writes"
+        plan = self._launcher.plan(tuple(parts) if chunks is None else (), chunks)
+        outcome = self.kernel.backend.launch(plan)
+        if self._conflicting(outcome):
             if remembered:
                 self.binding.restore()
             return self.run(policy)
+        stands = self._noted(chooser, choice, outcome)
+        name = policy if isinstance(policy, str | int | float) else type(policy).__name__
+        execution = self._execution(str(name), outcome, reason, time.perf_counter() - started)
+        if stands and not remembered and chunks is None and self.case.seen.noted >= _STEADY_AFTER:
+            learns = chooser.learns and len(self.devices) > 1
+            self._steady = _SteadyLaunch(policy, choice, learns, plan, self.case.obstacle, execution)
+        return execution
+
+    def _run_again(self, steady: _SteadyLaunch, policy: str | float | Policy) -> Execution | None:
+        """The next launch of a steady loop; None where it is not one any more: it is still to be made."""
+        started = time.perf_counter()
+        seen = self.case.seen
+        same = steady.policy is policy or steady.policy == policy
+        if not same or self.case.obstacle != steady.obstacle:
+            return None
+        if steady.learns and seen.decided is not steady.choice:
+            return None
+        outcome = self.kernel.backend.launch(steady.plan)
+        if any(outcome.conflicts.values()) and self._conflicting(outcome):
+            return None
+        self._since += 1
+        expected = steady.choice.seconds
+        late = expected is not None and outcome.seconds > _LATE_FACTOR * expected + _LATE_SECONDS
+        if late or self._since >= _NOTED_ONE_IN:
+            self._since = 0
+            if not self._noted(policy_of(policy, self.devices), steady.choice, outcome):
+                self._steady = None
+        return replace(
+            steady.execution, seconds=outcome.seconds, outcome=outcome,
+            wall_seconds=time.perf_counter() - started,
+        )  # fmt: skip
+
+    def _conflicting(self, outcome: LaunchOutcome) -> bool:
+        """Whether devices wrote one place: another cut than the one that was verified may do that. The work
+        is not shared from then on."""
+        if self.kernel.trust or not any(outcome.conflicts.values()):
+            return False
+        self.case.conflicts = sum(outcome.conflicts.values())
+        self.case.obstacle = f"{self.case.conflicts} conflicts between the devices' writes"
+        return True
+
+    def _noted(self, chooser: Policy, choice: Choice, outcome: LaunchOutcome) -> bool:
+        """Remember a launch; whether the choice holds for the next one too."""
         self._launcher.note(outcome)
         seen = self.case.seen
-        if chooser.learns and len(self.devices) > 1 and len(seen.launches) > 1:
-            # What follows from the second launch is part of it, and later ones that go as expected change
-            # nothing: choosing takes a tenth as long as a short launch, once that has emptied the caches.
-            stands = chooser.stands(seen, choice, outcome.seconds)
-            seen.decided = choice if stands else chooser.choose(self._situation(), seen)
-        name = policy if isinstance(policy, str | int | float) else type(policy).__name__
-        return self._execution(str(name), outcome, reason, time.perf_counter() - started)
+        if not (chooser.learns and len(self.devices) > 1):
+            return True
+        if len(seen.launches) < 2:
+            return False
+        # What follows from the second launch is part of it, and later ones that go as expected change
+        # nothing: choosing takes a tenth as long as a short launch, once that has emptied the caches.
+        stands = chooser.stands(seen, choice, outcome.seconds)
+        seen.decided = choice if stands else chooser.choose(self._situation(), seen)
+        return stands
 
     def _must_remember(self, shared: bool) -> bool:
         """Whether undoing a conflicting launch needs copies: of what is read and changed in place."""

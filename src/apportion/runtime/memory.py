@@ -25,6 +25,7 @@ _DRAWN = np.random.default_rng(int(SEED, 16)).integers(0, 256, 3 * PAGE, np.uint
 BEFORE, AFTER = _DRAWN[:PAGE], _DRAWN[PAGE:]
 """The guards of an array. No byte is likely to be overwritten with itself: a kernel that fills memory with a
 constant is found out, whatever the constant is."""
+_BEFORE_BYTES, _AFTER_BYTES = BEFORE.tobytes(), AFTER.tobytes()
 
 
 class Region:
@@ -87,6 +88,10 @@ def draw_guards(whole: NDArray[np.uint8], nbytes: int) -> None:
 
 def overrun(whole: NDArray[np.uint8], nbytes: int) -> str | None:
     """Where the guards were broken, counted from the start of the array; None when they are whole."""
+    after = whole[PAGE + nbytes :]
+    # Every launch asks this: comparing bytes at once takes a tenth of comparing arrays.
+    if whole[:PAGE].tobytes() == _BEFORE_BYTES and after.tobytes() == _AFTER_BYTES[: len(after)]:
+        return None
     return broken(whole[:PAGE], whole[PAGE + nbytes :], nbytes)
 
 

@@ -23,6 +23,7 @@ from apportion.runtime.opencl.calibration import calibrate
 from apportion.runtime.opencl.engine import Engine
 from apportion.runtime.opencl.processor import UNKNOWN
 from apportion.runtime.opencl.queue import POCL, Queue
+from apportion.runtime.opencl.relaunching import Relauncher, serve_again
 from apportion.runtime.opencl.running import Prepared, Running
 from apportion.runtime.opencl.streams import serve_ring
 from apportion.runtime.opencl.thread_priority import ThreadPriority
@@ -44,6 +45,7 @@ class Driver:
         self._thread_priority = ThreadPriority()
         self._prepared: dict[int, Prepared] = {}
         self._stream: Engine | None = None
+        self._relauncher: Relauncher | None = None
 
     def describe(self) -> list[DeviceInfo]:
         """All devices, in the order the loader gives them, the CPU first."""
@@ -85,6 +87,15 @@ class Driver:
     def again(self, slot: int) -> LaunchOutcome:
         """Launch once more what was launched before."""
         return self._launch(self._prepared[slot], lambda: None)
+
+    def open_again(self, region: int, descriptor: int) -> None:
+        """Launch from now on, in a thread of its own, what a ring in shared memory says."""
+        self._relauncher = serve_again(self.again, self.regions[region][0][memory.PAGE :], descriptor)
+
+    def again_failure(self) -> None:
+        """Raise what the latest launch that came again failed of."""
+        if self._relauncher is not None and self._relauncher.failure is not None:
+            raise self._relauncher.failure
 
     def _launch(self, prepared: Prepared, report: Callable[[], None]) -> LaunchOutcome:
         running = Running(prepared, self.regions, report)

@@ -44,6 +44,8 @@ class Queue:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=info.id)
         self.staging = Staging(self.context, self.queue)
         self._kernels: dict[Build, cl.Kernel] = {}
+        self.holds: dict[Build, object] = {}
+        "Kernel → whose arguments it has, where they are the same at every launch."
         self._warm: set[tuple[Build, tuple[int, ...]]] = set()
         self.shared: dict[tuple[int, int], cl.Buffer] = {}
         self.own: dict[int, OwnBuffer] = {}
@@ -151,6 +153,7 @@ class Queue:
 
     def forget(self, region: int) -> None:
         """Let go of what was made for a region."""
+        self.holds.clear()
         self.own.pop(region, None)
         self.private.pop(region, None)
         self._images.pop(region, None)

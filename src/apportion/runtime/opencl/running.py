@@ -211,6 +211,10 @@ class Running:
         self._report()
 
     def _set_arguments(self, queue: Queue, kernel: cl.Kernel, buffers: dict[int, OwnBuffer]) -> None:
+        holds, build = queue.holds, self.plan.build
+        if holds.get(build) is self.prepared:
+            return  # this very plan was the kernel's last
+        holds.pop(build, None)
         for number, place in enumerate(self.plan.arguments):
             match place:
                 case ArrayPlace():
@@ -228,6 +232,8 @@ class Running:
                     kernel.set_arg(number, queue.sampler(place.sampler))
                 case LocalPlace():
                     kernel.set_arg(number, cl.LocalMemory(place.nbytes))
+        if queue.info.shares_memory and not self.images and all(map(self._in_place, self.places)):
+            holds[build] = self.prepared
 
     def _enqueue(self, queue: Queue, kernel: cl.Kernel, part: tuple[int, int]) -> cl.Event:
         span, dimension = self.plan.span, self.plan.dimension

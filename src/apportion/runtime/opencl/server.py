@@ -23,7 +23,7 @@ def serve(connection: socket.socket) -> None:
         name, arguments = request
         try:
             driver = driver or Driver()
-            if name in ("attach", "open_stream"):
+            if name in ("attach", "open_stream", "open_again"):
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
                 arguments = (arguments[0], descriptors[0], *arguments[1:])
             elif name == "run":

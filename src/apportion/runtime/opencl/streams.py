@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.errors import DeadlineExceeded, InvalidSetting
+from apportion.errors import InvalidSetting
 from apportion.runtime.opencl.commands import FENCE, FREE, FROM_DEVICE, LAUNCH, STOP, TO_DEVICE, VALUE, ZERO
-from apportion.runtime.opencl.ring import SIZE, TIMED, Ring
+from apportion.runtime.opencl.ring import SIZE, TIMED, Ring, serve
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace
 from apportion.runtime.stream import Span, Stream, StreamLaunch, StreamTime
@@ -23,9 +21,6 @@ from apportion.runtime.stream import Span, Stream, StreamLaunch, StreamTime
 if TYPE_CHECKING:
     from apportion.runtime.opencl.driver import Driver
     from apportion.runtime.opencl.engine import Engine
-
-_LOOK_SECONDS = 0.05
-"How often it is looked whether a worker that is waited for still lives."
 
 
 class WorkerStream(Stream):
@@ -89,21 +84,9 @@ class WorkerStream(Stream):
             return
         self._fence += 1
         self._push(FENCE, self._fence)
-        ring, limits, began, read = self._ring, self._worker.limits, time.monotonic(), -1
-        while not ring.ended(self._fence, _LOOK_SECONDS):
-            if self._worker.serving != self._process:
-                raise self._worker.stream_ended()
-            self._worker.watch_stream()
-            if ring.read != read:  # what it did not come to yet has its own time
-                read, began = ring.read, time.monotonic()
-            if time.monotonic() - began > limits.seconds:
-                self._worker.stop_stream()
-                raise DeadlineExceeded(
-                    f"The worker was stopped {limits.seconds:g} s after it was given a queued launch. "
-                    "Does the kernel end? If so, give it a longer deadline"
-                )
+        self._worker.wait_for_ring(self._ring, self._fence, self._process)
         self._waited = True
-        if ring.failed:
+        if self._ring.failed:
             self._worker.stream_failure()
 
     def time(self, number: int) -> StreamTime | None:
@@ -205,23 +188,5 @@ def serve_ring(memory: NDArray[np.uint8], descriptor: int, make: Callable[..., E
         ring.counts[number] = count
 
     engine = make(told)
-    threading.Thread(target=_serve, args=(ring, engine), daemon=True, name="stream").start()
+    threading.Thread(target=serve, args=(ring, engine), daemon=True, name="stream").start()
     return engine
-
-
-def _serve(ring: Ring, engine: Engine) -> None:
-    execute, take, idle = engine.execute, ring.take, engine.idle
-    try:
-        while (command := take(idle)) is not None:
-            what, a, b, c = command
-            if what == FENCE:
-                engine.finish()
-                if engine.failure is not None:
-                    ring.tell_failed(True)
-                ring.tell_ended(a)
-            elif what == STOP:
-                return
-            else:
-                execute(what, a, b, c)
-    except BaseException:
-        os._exit(3)  # a bug of ours: the other side must not wait for ever

@@ -20,6 +20,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -44,6 +45,8 @@ from apportion.runtime.opencl.pipe import (
     value_of,
 )
 from apportion.runtime.opencl.platforms import worker_environment
+from apportion.runtime.opencl.relaunching import Relaunches, fits
+from apportion.runtime.opencl.ring import Ring
 from apportion.runtime.plan import ArrayPlace, Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Span, StreamLaunch
 
@@ -69,6 +72,16 @@ _START_SECONDS = 60.0
 "Loading the drivers; some read a whole compiler from a cold disk."
 
 
+@dataclass(frozen=True)
+class _KeptPlan:
+    """A plan that the worker keeps in a slot. It is referred to, so that its identity stays taken."""
+
+    slot: int
+    plan: Plan
+    first: LaunchOutcome
+    "What came of its first launch."
+
+
 class Worker:
     """The drivers, behind a process boundary. Starts on first use; is replaced after it dies."""
 
@@ -90,8 +103,9 @@ class Worker:
         self._devices: list[DeviceInfo] | None = None
         self._gone: list[int] = []
         self._slots = itertools.cycle(range(_KEPT_PLANS))
-        # Plan, by identity → the slot in which the worker keeps it, and the plan, whose identity stays taken.
-        self._sent: dict[int, tuple[int, Plan]] = {}
+        self._sent: dict[int, _KeptPlan] = {}
+        "Plan, by identity → what the worker keeps of it."
+        self._again: Relaunches | None = None
         self.restarts = 0
         "How many times a worker had to be replaced."
         self._close_at_exit = weakref.WeakMethod(self.close)
@@ -173,25 +187,29 @@ class Worker:
 
     def run(self, plan: Plan) -> LaunchOutcome:
         """Run a plan; its arrays hold the results afterwards."""
+        if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
+            return self._run_again(kept)
         self.allow(readable=header_folders(plan.build.options))
         for place in plan.arguments:
             if isinstance(place, ArrayPlace):
                 self._attach(place.region)
-        devices = list(plan.chunks.shares) if plan.chunks else [part.device for part in plan.parts]
-        doing = f"running {plan.build.kernel!r} on {', '.join(dict.fromkeys(devices))}"
-        outcome: LaunchOutcome
-        if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
-            # The worker has this very plan, and every device has compiled it.
-            outcome = self._ask(
-                "again", kept[0], seconds=self.limits.seconds, doing=doing, answer=LaunchOutcome
-            )
-            return outcome
         slot = next(self._slots)
-        outcome = self._ask(
-            "run", slot, plan, seconds=self.limits.build_seconds, doing=doing, answer=LaunchOutcome
+        outcome: LaunchOutcome = self._ask(
+            "run", slot, plan, seconds=self.limits.build_seconds, doing=_running(plan), answer=LaunchOutcome
         )
-        self._sent = {key: kept for key, kept in self._sent.items() if kept[0] != slot}
-        self._sent[id(plan)] = slot, plan
+        self._sent = {key: kept for key, kept in self._sent.items() if kept.slot != slot}
+        self._sent[id(plan)] = _KeptPlan(slot, plan, outcome)
+        return outcome
+
+    def _run_again(self, kept: _KeptPlan) -> LaunchOutcome:
+        """Launch what the worker keeps and every device has compiled."""
+        if kept.plan.chunks is None and fits(kept.first):
+            if self._again is None:
+                self._again = Relaunches(self)
+            return self._again.launch(kept.slot, kept.first)
+        outcome: LaunchOutcome = self._ask(
+            "again", kept.slot, seconds=self.limits.seconds, doing=_running(kept.plan), answer=LaunchOutcome
+        )
         return outcome
 
     # Streams
@@ -232,22 +250,46 @@ class Worker:
         )
         return found
 
-    def watch_stream(self) -> None:
-        """Stop the worker, and raise an error, if it uses more memory than it may."""
-        if (used := self._resident_bytes()) > self.limits.memory_bytes:
-            self._stop()
-            raise errors.LimitExceeded(
-                f"The worker was stopped at {used} bytes of memory while queued launches ran; its limit is "
-                f"{self.limits.memory_bytes}. Use a smaller range, or raise the limit"
-            )
+    def wait_for_ring(self, ring: Ring, fence: int, process: int | None) -> None:
+        """Wait until the worker has come past a fence of a ring.
 
-    def stop_stream(self) -> None:
-        """End the worker: what it runs does not end by itself."""
-        self._stop()
+        Args:
+            process: the number of the process that reads the ring; another one knows nothing of it.
 
-    def stream_ended(self) -> errors.WorkerCrashed:
-        """The error of a worker that died while queued launches ran."""
-        return self._crash("running queued launches")
+        Raises:
+            DeadlineExceeded, LimitExceeded, WorkerCrashed: it did not; the worker is replaced.
+        """
+        if ring.ended(fence, _POLL_SECONDS):
+            return
+        began, read = time.monotonic(), -1
+        while not ring.ended(fence, _POLL_SECONDS):
+            if self.serving != process:
+                raise self._crash("running queued launches")
+            if (used := self._resident_bytes()) > self.limits.memory_bytes:
+                self._stop()
+                raise errors.LimitExceeded(
+                    f"The worker was stopped at {used} bytes of memory while queued launches ran; its limit "
+                    f"is {self.limits.memory_bytes}. Use a smaller range, or raise the limit"
+                )
+            if ring.read != read:  # what it did not come to yet has its own time
+                read, began = ring.read, time.monotonic()
+            if time.monotonic() - began > self.limits.seconds:
+                self._stop()
+                raise errors.DeadlineExceeded(
+                    f"The worker was stopped {self.limits.seconds:g} s after it was given a queued launch. "
+                    "Does the kernel end? If so, give it a longer deadline"
+                )
+
+    # Launches that come again
+
+    def open_again(self, region: int, descriptor: int) -> None:
+        """Have the worker launch again what a ring in shared memory says; as `open_stream`."""
+        self._attach(region)
+        self._ask("open_again", region, seconds=_START_SECONDS, doing="opening a ring", descriptor=descriptor)
+
+    def again_failure(self) -> None:
+        """Raise what a repeated launch failed of."""
+        self._ask("again_failure", seconds=_START_SECONDS, doing="asking what failed")
 
     # The process
 
@@ -289,6 +331,9 @@ class Worker:
             self._read_to = 0
         self._attached.clear()
         self._sent.clear()
+        again, self._again = self._again, None
+        if again is not None:
+            again.close()
 
     def __enter__(self) -> Self:
         return self
@@ -486,6 +531,11 @@ class Worker:
             f"The worker died of {how} while {doing}: the kernel or the driver is at fault. "
             f"A new one takes its place.{said}"
         )
+
+
+def _running(plan: Plan) -> str:
+    devices = list(plan.chunks.shares) if plan.chunks else [part.device for part in plan.parts]
+    return f"running {plan.build.kernel!r} on {', '.join(dict.fromkeys(devices))}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
