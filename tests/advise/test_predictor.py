@@ -49,7 +49,8 @@ def test_an_answer_has_a_share_inside_its_interval() -> None:
 def test_json_has_the_promised_keys_and_no_others() -> None:
     found = predict(source(), local_size=64, bytes=1 << 22, pair="cgo17-nvidia").as_json()
     assert list(found) == [
-        "cpu_share", "interval", "confidence", "class", "device", "familiarity", "model", "milliseconds"
+        "cpu_share", "interval", "confidence", "class", "device", "familiarity", "model", "milliseconds",
+        "nearest",
     ]  # fmt: skip
     assert list(found["milliseconds"]) == ["compile", "graph", "predict"]
 

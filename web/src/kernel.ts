@@ -239,7 +239,8 @@ export class KernelView {
         h("tbody", {}, answers.map((answer, number) => answer && h("tr", {}, h("td", {}, pairs[number]), h("td", {}, percent(answer.cpu_share)),
           h("td", {}, `${percent(answer.interval[0])} to ${percent(answer.interval[1])}`),
           h("td", {}, h("meter", { min: 0, max: 1, value: answer.familiarity, "aria-label": "familiarity" }), ` ${short(answer.familiarity)}`))))),
-      h("p", { class: "origin" }, "Familiarity says how near the kernel is to those that the model learned from: 1 for one of them, 0 for one farther than any. The interval holds the best share nine times in ten.")));
+      nearest(answers.find(Boolean)?.nearest ?? []),
+      h("p", { class: "origin" }, "Familiarity says how near the kernel is to those that the model learned from: 1 for one of them, 0 for one farther than any. A distance counts the differences of features in standard deviations. The interval holds the best share nine times in ten.")));
   }
 
   private showCosts(): void {
@@ -304,6 +305,12 @@ export class KernelView {
   }
 
   private save(): void { download(this.draft.name, "text/plain", this.draft.text); }
+}
+
+/** The kernels that a model learned from which are most like this one. */
+function nearest(known: { kernel: string; distance: number }[]): HTMLElement | false {
+  return known.length > 0 && h("p", { class: "nearest" }, "Nearest known kernels: ",
+    known.map(({ kernel, distance }, place) => [place > 0 && "; ", h("b", {}, kernel), ` at distance ${short(distance)}`]).flat(), ".");
 }
 
 /** What the counts are called in the field. */

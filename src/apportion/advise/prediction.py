@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apportion.advise.predicted_machine import PredictedMachine
+from apportion.learn.shares.kernel_query import KnownKernel
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Prediction:
     "What was not given and the answer rests on, with its value and why: arguments, the range, the pair."
     machine: PredictedMachine | None = None
     "Where the answer is for this machine: what each of its devices takes, the best cut, and its worth."
+    nearest: tuple[KnownKernel, ...] = ()
+    "The kernels that the model learned from which are most like this one, nearest first."
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `apportion predict --json`; warnings go another way."""
@@ -51,6 +54,7 @@ class Prediction:
             **({} if self.cpu_work_items is None else {"cpu_work_items": self.cpu_work_items}),
             **({} if self.recovered is None else {"recovered": list(self.recovered)}),
             **({"assumed": list(self.assumed)} if self.assumed else {}),
+            **({"nearest": [near.as_json() for near in self.nearest]} if self.nearest else {}),
             **({} if self.machine is None else {"machine": _without_curve(self.machine.as_json())}),
         }
 

@@ -21,7 +21,12 @@ from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.learn import engines
 from apportion.learn.base import Answer, Predictor, open_predictor
 from apportion.learn.shares.kernel_model import STRANGE, Answers, share_answers
-from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, ShareAnswer, SharePredictor
+from apportion.learn.shares.kernel_query import (
+    AttributedPredictor,
+    KernelQuery,
+    ShareAnswer,
+    SharePredictor,
+)
 from apportion.learn.times.timing_model import TimingModel
 from apportion.program.compile import CompileOptions
 from apportion.program.source import Source
@@ -200,7 +205,7 @@ def answers_of(
         found[number] = (
             answer
             if isinstance(answer, ApportionError)
-            else _prediction(launches[number], row, answer, task, predictor.name, spent)
+            else _prediction(launches[number], row, answer, task, predictor, spent)
         )
     return [one for one in found if one is not None]
 
@@ -329,7 +334,12 @@ def _asked(launch: Query, row: KernelRow) -> KernelQuery:
 
 
 def _prediction(
-    launch: Query, described: KernelRow, answer: Answer[float], task: str, model: str, milliseconds: float
+    launch: Query,
+    described: KernelRow,
+    answer: Answer[float],
+    task: str,
+    model: SharePredictor,
+    milliseconds: float,
 ) -> Prediction:
     low, share, high = answer.low, answer.value, answer.high
     # A device is faster alone exactly when its share is the larger one.
@@ -347,7 +357,8 @@ def _prediction(
     }  # fmt: skip
     return Prediction(
         share, (low, high), CONFIDENCE, round(share_class), device, answer.familiarity,
-        model, stages, warnings, launch.cut(share), described.declared,
+        model.name, stages, warnings, launch.cut(share), described.declared,
+        nearest=model.nearest(described.code),
     )  # fmt: skip
 
 

@@ -125,6 +125,8 @@ def _show_one(found: Prediction, json: bool) -> None:
     ]
     if found.cpu_work_items is not None:
         rows.insert(1, (f"{first} work-items", f"{found.cpu_work_items:,}"))
+    if found.nearest:
+        rows.insert(-2, ("nearest known kernels", ", ".join(map(str, found.nearest))))
     if found.recovered is not None:
         rows.append(("recovered", ", ".join(found.recovered) or "names of a library"))
     print_table(("", "answer"), rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import traceback
@@ -41,6 +42,7 @@ from apportion.serve.history import STATES, History
 from apportion.serve.jobs import JobBoard
 from apportion.serve.known_kernels import KnownKernels
 from apportion.serve.pool import Pool
+from apportion.serve.predict_route import PredictRoute
 from apportion.serve.service_settings import ServiceSettings
 from apportion.serve.starters import starters
 
@@ -87,6 +89,9 @@ class Service:
     async def start(self) -> None:
         """Start the workers and go on with the jobs that wait."""
         await self.pool.warm()
+        # What is there now stays: looking through it again for garbage would hold up every answer.
+        gc.collect()
+        gc.freeze()
         self.ask_for_devices()
         self.jobs.start(runs_code=self.settings.runs_code)
 
@@ -129,7 +134,8 @@ class Service:
 
 def application(settings: ServiceSettings) -> Application:
     """The whole service, behind its guard."""
-    return Guard(_routes(Service(settings)), settings)
+    service = Service(settings)
+    return Guard(PredictRoute(_routes(service), service.known.predict), settings)
 
 
 def openapi() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from apportion.advise.queries import Query, Size
@@ -51,7 +52,7 @@ class SourceForm:
         if len(self.defines) > 100:
             raise InvalidSetting(f"A source may have 100 macros, not {len(self.defines)}")
 
-    @property
+    @cached_property
     def source(self) -> Source:
         """The same, as the rest of the package takes it."""
         text = self.text.replace("\r\n", "\n")
@@ -97,8 +98,9 @@ class LaunchForm:
     "Work-items in all."
 
     def __post_init__(self) -> None:
-        self.query()
+        self.query  # noqa: B018  (it checks itself)
 
+    @cached_property
     def query(self) -> Query:
         """The same, as models are asked."""
         _check_name(self.kernel)

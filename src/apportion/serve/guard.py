@@ -69,7 +69,7 @@ class Guard:
         except Refused as refused:
             await _refuse(refused, sending)
             return
-        await self._application(scope, _replayed(body, receive), sending)
+        await self._application(scope, replayed(body, receive), sending)
         assert started or scope["type"] == "http"
 
     def _checked(self, scope: MutableMapping[str, Any]) -> dict[bytes, bytes]:
@@ -151,7 +151,7 @@ class Guard:
         return b"".join(parts)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
     """What was read already, once; then whatever else the client does."""
     left = [body]
 

@@ -90,7 +90,7 @@ class KnownKernels:
         waiting = self._waiting[task, pair, engine]
         if not waiting:  # whoever else comes in this turn of the loop is answered together with this one
             loop.call_soon(self._answer, task, pair, engine)
-        waiting.append(_Waiting(form.query(), row, future))
+        waiting.append(_Waiting(form.query, row, future))
         return await future
 
     def _answer(self, task: str, pair: str, engine: str) -> None:

@@ -64,7 +64,7 @@ class ServiceSettings:
             if not getattr(self, name) > 0:
                 raise InvalidSetting(f"{name} must be more than 0, not {getattr(self, name)}")
 
-    @property
+    @cached_property
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the service."""
         if self.host in _LOOPBACK_NAMES:

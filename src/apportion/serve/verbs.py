@@ -110,7 +110,7 @@ def _row(form: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _predict(form: PredictForm, report: Report) -> dict[str, Any]:
-    query = form.query()
+    query = form.query
     found = predict(
         query.source, local_size=query.local_size, bytes=query.bytes, kernel=query.kernel,
         global_size=query.global_size, task=form.task, pair=form.pair, engine=form.engine,
@@ -120,7 +120,7 @@ def _predict(form: PredictForm, report: Report) -> dict[str, Any]:
 
 
 def _explain(form: ExplainForm, report: Report) -> dict[str, Any]:
-    query = form.query()
+    query = form.query
     found = explain(
         query.source, local_size=query.local_size, bytes=query.bytes, kernel=query.kernel,
         global_size=query.global_size, pair=form.pair,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,20 @@ def model(score: float = 1.0) -> KernelModel:
     memory = Memory.of(COLUMNS[:1], np.array([[0.0], [1.0]]), np.full((2, 2), 4.0), np.array([20.0, 50.0]))
     pool = Pooled(COLUMNS, forests, memory)
     return KernelModel("pair", pool, calibration, familiarity, {"seed": 1})
+
+
+def test_the_nearest_known_kernels_are_named_once_each_nearest_first() -> None:
+    known = Familiarity(
+        Standard(np.zeros(2), np.ones(2)), np.array([[0, 0], [0, 3], [4, 0], [0, 1]], np.float32),
+        np.array([0.2, 0.4]), ("add", "sum", "dot", "sum"),
+    )  # fmt: skip
+    found = known.nearest(np.zeros(2))
+    assert [near.kernel for near in found] == ["add", "sum", "dot"]
+    assert [near.distance for near in found] == pytest.approx([0, 0.5**0.5, 8**0.5])
+    assert known.nearest(np.array([4.0, 0.0]), count=1)[0].as_json() == {"kernel": "dot", "distance": 0.0}
+    assert replace(known, names=()).nearest(np.zeros(2)) == ()
+    with pytest.raises(InvalidSetting, match="4 known kernels cannot have 1 names"):
+        replace(known, names=("add",))
 
 
 def test_the_interval_widens_where_the_trees_disagree() -> None:

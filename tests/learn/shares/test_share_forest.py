@@ -208,6 +208,36 @@ def test_onnx_runtime_and_numpy_give_the_same_answers(pair: str) -> None:
     assert np.mean(same) > 0.9
 
 
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_kernel_is_nearest_to_those_that_do_the_same(pair: str) -> None:
+    matmul = """kernel void m(global float *a, global float *b, global float *c, int n) {
+      int row = get_global_id(1), column = get_global_id(0);
+      float sum = 0;
+      for (int k = 0; k < n; k++) sum += a[row * n + k] * b[k * n + column];
+      c[row * n + column] = sum;
+    }"""
+    found = predict(Source(matmul, "opencl"), local_size=64, bytes=1 << 22, pair=pair).nearest
+    assert len(found) == 3
+    assert "mm_kernel" in found[0].kernel.replace("mm2_", "mm_").replace("mm3_", "mm_")
+    assert found[0].distance <= found[1].distance <= found[2].distance
+
+
+def test_what_was_answered_before_is_answered_the_same_beside_new_launches() -> None:
+    queries = [
+        KernelQuery(None, size, 64, known_code=np.full(len(FEATURES), float(code)))
+        for code in range(3)
+        for size in (1 << 10, 3 << 20)
+    ]
+    model = model_of("cgo17-nvidia")
+    assert isinstance(model, ShareForest)
+    alone = [replace(model).answer([query])[0] for query in queries]
+    asked = replace(model)
+    first = asked.answer(queries[:3])
+    both = asked.answer(queries)
+    assert [vars(one) for one in both] == [vars(one) for one in alone]
+    assert [vars(one) for one in first] == [vars(one) for one in alone[:3]]
+
+
 @pytest.mark.parametrize("ranged", [False, True])
 def test_a_model_that_knows_ranges_asks_for_them_in_every_form(ranged: bool) -> None:
     pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")

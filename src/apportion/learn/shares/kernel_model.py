@@ -20,7 +20,7 @@ from apportion.data.records import CLASSES
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.base import check_confidence
-from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, ShareAnswer
+from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, KnownKernel, ShareAnswer
 from apportion.learn.shares.pooled import Pooled, inputs_in
 from apportion.program.kernel.features import RANGE_INPUTS, inputs_of
 
@@ -59,6 +59,25 @@ class Familiarity:
     scaling: Standard
     kernels: NDArray[np.float32]  # (K, F) scaled features of the training kernels
     distance: Numbers  # (K,), rising: of each training kernel to the nearest of another application
+    names: tuple[str, ...] = ()
+    "Of the training kernels, in the order of `kernels`; none where they were not kept."
+
+    def __post_init__(self) -> None:
+        if self.names and len(self.names) != len(self.kernels):
+            raise InvalidSetting(f"{len(self.kernels)} known kernels cannot have {len(self.names)} names")
+
+    def nearest(self, features: Numbers, count: int = 3) -> tuple[KnownKernel, ...]:
+        """The kernels nearest to one with features (F,), nearest first."""
+        if not self.names:
+            return ()
+        distance = np.sqrt(self._squares(features[None, :])[0] / self._known.shape[1])
+        distance[distance < ROUNDED] = 0
+        found: dict[str, float] = {}  # a name may stand for several kernels: the nearest of them counts
+        for place in np.argsort(distance, kind="stable").tolist():
+            found.setdefault(self.names[place], float(distance[place]))
+            if len(found) == count:
+                break
+        return tuple(KnownKernel(name, far) for name, far in found.items())
 
     def of(self, features: Numbers) -> float:
         """Of a kernel with features (F,); see `of_each`."""
@@ -67,12 +86,16 @@ class Familiarity:
     def of_each(self, features: Numbers) -> Numbers:
         """(N,) of kernels with features (N, F): the part of the training kernels that are at least this far
         from other applications: 1 for a kernel that was learned from, 0 for one farther than any of them."""
-        asked, known = self.scaling.apply(features), self._known
-        squared = (asked**2).sum(axis=1)[:, None] + self._squared - 2 * asked @ known.T
-        nearest = np.sqrt(np.maximum(squared.min(axis=1), 0) / known.shape[1])
+        nearest = np.sqrt(self._squares(features).min(axis=1) / self._known.shape[1])
         farther = len(self.distance) - np.searchsorted(self.distance, nearest - ROUNDED)
         part: Numbers = farther / len(self.distance)
         return part
+
+    def _squares(self, features: Numbers) -> Numbers:
+        """(N, K): the squared distance of each of N kernels to each known one."""
+        asked = self.scaling.apply(features)
+        squared = (asked**2).sum(axis=1)[:, None] + self._squared - 2 * asked @ self._known.T
+        return np.asarray(np.maximum(squared, 0), np.float64)
 
     @cached_property
     def _known(self) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,23 @@ class KernelQuery:
         return self.graph
 
 
+@dataclass(frozen=True)
+class KnownKernel:
+    """A kernel that a model learned from, beside the one it is asked about."""
+
+    kernel: str
+    "Its application and its name."
+    distance: float
+    "Root mean square of the differences of their features, each in standard deviations of the known kernels."
+
+    def __str__(self) -> str:
+        return f"{self.kernel} ({self.distance:.2f})"
+
+    def as_json(self) -> dict[str, Any]:
+        """The name, and the distance to three digits."""
+        return {"kernel": self.kernel, "distance": round(self.distance, 3)}
+
+
 @dataclass(frozen=True, eq=False)
 class ShareAnswer(Answer[float]):
     """The part of the work that the CPU should take, from 0 to 1."""
@@ -75,6 +92,11 @@ class SharePredictor(Predictor[KernelQuery, float]):
     def vectorized(self) -> bool:
         """Whether a compiler made vectors of single values in the IR that it learned from."""
         return False
+
+    def nearest(self, code: NDArray[np.float64]) -> tuple[KnownKernel, ...]:
+        """The known kernels that are most like one with features (F,), nearest first; none where the model
+        keeps no names."""
+        return ()
 
 
 class AttributedPredictor(SharePredictor):

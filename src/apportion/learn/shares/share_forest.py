@@ -8,7 +8,7 @@ changes by a thousandth moves the share by less than a third of a point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -25,11 +25,13 @@ from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.base import check_confidence
 from apportion.learn.forest import Forest
 from apportion.learn.shares.kernel_model import FLOOR, ConformalScores, Familiarity, widening
-from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, ShareAnswer
+from apportion.learn.shares.kernel_query import AttributedPredictor, KernelQuery, KnownKernel, ShareAnswer
 from apportion.learn.shares.nearest_launches import EXTENTS
 from apportion.learn.shares.pooled import Votes
 from apportion.program.kernel.features import FEATURES, INPUTS, RANGE_INPUTS, inputs_of
 
+KEPT = 8192
+"Rows whose votes are kept; one takes 0.3 kB and as much for its key."
 STEP = 0.5
 "Octaves between two points of the grid of sizes."
 CODE = tuple(name for name in FEATURES if name not in EXTENTS)
@@ -101,7 +103,7 @@ class ShareForest(AttributedPredictor):
             return []
         votes, code = self.votes(queries), np.stack([query.code for query in queries])
         share = np.clip(votes.mean(), 0, 100)
-        near = self.known.of_each(code[:, CODE_AT])
+        near = self._familiarity(code[:, CODE_AT])
         half = quantile * (votes.spread() + FLOOR) * widening(near)
         return [
             ShareAnswer(
@@ -119,11 +121,39 @@ class ShareForest(AttributedPredictor):
 
     def votes(self, queries: Sequence[KernelQuery]) -> Votes:
         """What each tree says of each launch, between the points of the grid."""
-        return votes_of(self.forest, self._corners(queries))
+        return votes_of(self._each, self._corners(queries))
+
+    def nearest(self, code: Numbers) -> tuple[KnownKernel, ...]:
+        key = code.tobytes()
+        if (kept := self._nearest.get(key)) is None:
+            if len(self._nearest) >= KEPT:
+                self._nearest.clear()
+            kept = self._nearest[key] = self.known.nearest(code[CODE_AT])
+        return kept
+
+    def _each(self, rows: Numbers) -> Numbers:
+        """What `Forest.each` says. Launches of one kernel share the points of the grid: what the trees said
+        there is kept."""
+        return _remembered(self._said, rows, self.forest.each)
+
+    def _familiarity(self, code: Numbers) -> Numbers:
+        return _remembered(self._familiar, code, self.known.of_each)
+
+    @cached_property
+    def _said(self) -> dict[bytes, Numbers]:
+        return {}
+
+    @cached_property
+    def _familiar(self) -> dict[bytes, Numbers]:
+        return {}
+
+    @cached_property
+    def _nearest(self) -> dict[bytes, tuple[KnownKernel, ...]]:
+        return {}
 
     def attributed(self, query: KernelQuery) -> tuple[float, dict[str, float]]:
         around = self._corners([query])
-        kept = votes_of(self.forest, around).kept()[0]
+        kept = votes_of(self.forest.each, around).kept()[0]
         base, added = 0.0, np.zeros(len(self.columns))
         for row, weight in zip(around.rows[:, 0], around.weight[:, 0].tolist(), strict=True):
             if weight:
@@ -158,7 +188,8 @@ class ShareForest(AttributedPredictor):
             "kernels": self.known.kernels, "distance": self.known.distance,
         }  # fmt: skip
         artifact = Artifact(
-            "load-balance", self.kind, {"columns": list(self.columns), "ranged": self.ranged},
+            "load-balance", self.kind,
+            {"columns": list(self.columns), "ranged": self.ranged, "kernels": list(self.known.names)},
             experiment=dict(self.about), predictor=self.kind, name=self.name,
         )  # fmt: skip
         write_artifact(folder, artifact, arrays)
@@ -175,17 +206,36 @@ class ShareForest(AttributedPredictor):
                 )
             return cls(
                 artifact.name or folder.name, unpacked(kept), ConformalScores(kept["score"], kept["weight"]),
-                Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
+                Familiarity(
+                    Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"],
+                    tuple(map(str, artifact.hyperparameters.get("kernels", ()))),
+                ),
                 ranged, artifact.experiment,
             )  # fmt: skip
         except KeyError as error:
             raise MalformedInput(f"is no forest of shares ({error} is missing)", file=str(folder)) from error
 
 
-def votes_of(forest: Forest, around: Corners) -> Votes:
-    """What each tree says of each launch, between the points of the grid; all trees are heard alike."""
+def _remembered(kept: dict[bytes, Numbers], rows: Numbers, function: Callable[[Numbers], Numbers]) -> Numbers:
+    """What a function says of each row (N, F), which is asked about new rows alone; `kept` is added to."""
+    keys = [row.tobytes() for row in rows]
+    new = {key: place for place, key in enumerate(keys) if key not in kept}
+    said = {} if not new else dict(zip(new, function(rows[list(new.values())]), strict=True))
+    found = np.stack([said[key] if key in said else kept[key] for key in keys])
+    if len(kept) + len(said) > KEPT:
+        kept.clear()
+    kept.update(said)
+    return found
+
+
+def votes_of(each: Callable[[Numbers], Numbers], around: Corners) -> Votes:
+    """What each tree says of each launch, between the points of the grid; all trees are heard alike.
+
+    Args:
+        each: what the trees say of rows, as `Forest.each`.
+    """
     said = sum(
-        weight[:, None] * forest.each(rows)
+        weight[:, None] * each(rows)
         for rows, weight in zip(around.rows, around.weight, strict=True)
         if weight.any()
     )

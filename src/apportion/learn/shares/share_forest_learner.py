@@ -84,7 +84,7 @@ class ShareForestLearner(TableLearner[ShareForestExperiment, KernelTable]):
         folds = folds_of("application", origins, seed=settings.seed)
         for number, fold in enumerate(folds, 1):
             forest = grown_forest(table, around, fold.learnable, settings.hyperparameters, settings.seed)
-            votes = votes_of(forest, _some(around, fold.test))
+            votes = votes_of(forest.each, _some(around, fold.test))
             said[fold.test], scale[fold.test] = votes.mean(), votes.spread() + FLOOR
             if number % 20 == 0:
                 say(f"{number} of {len(folds)} applications held out")
@@ -176,4 +176,5 @@ def familiarity_with(table: KernelTable) -> Familiarity:
         float(np.sqrt(((scaled[application != application[row]] - scaled[row]) ** 2).mean(axis=1)).min())
         for row in first.tolist()
     ]
-    return Familiarity(scaling, kernels, np.sort(np.array(distance)))
+    names = tuple(f"{application[row]}: {table.examples[row].kernel}" for row in first.tolist())
+    return Familiarity(scaling, kernels, np.sort(np.array(distance)), names)
