@@ -31,7 +31,7 @@ import numpy as np
 
 from apportion.coexecution.session import Session
 from apportion.coexecution.sharing import Together
-from apportion.runtime.backend import Backend, info_of, open_backend
+from apportion.runtime.backend import info_of, open_backend
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.platforms import worker_environment
 from benchmarks.programs import plain_devices, unpack
@@ -123,26 +123,6 @@ def measured(methods: dict[str, Method]) -> dict[str, dict[str, float]]:
     }
 
 
-def first_call(device: str, ir: Path | None) -> dict[str, float]:
-    """Milliseconds of a first call in a new process, by what it was spent on."""
-    clock, marks = time.perf_counter, {}
-    began = clock()
-    backend: Backend = open_backend()
-    info_of(device, backend.devices())
-    marks["drivers"] = clock() - began
-    with Session([device], backend=backend) as session:
-        began = clock()
-        kernel = session.kernel(SOURCE, "little")
-        marks["compile and analyse"] = clock() - began
-        began = clock()
-        x = session.array(np.zeros(COUNT, np.float32))
-        kernel(x, np.float32(1), global_size=COUNT, local_size=64)
-        session.wait()
-        marks["first launch"] = clock() - began
-    backend.close()
-    return {name: round(1e3 * each, 2) for name, each in marks.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -150,14 +130,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--ir", type=Path, help="what `benchmarks.programs --pack` wrote")
-    parser.add_argument("--first-call", action="store_true", help="only a first call, in this process")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.ir:
         unpack(asked.ir)
-    if asked.first_call:
-        print(json.dumps(first_call(asked.device, asked.ir)))
-        return
     drivers = DriverOptions(threads=asked.threads)
     answering = of_answering_process()  # before there are threads
     os.environ.update(worker_environment(drivers))

@@ -34,8 +34,6 @@ part() { # NAME SECONDS COMMAND…: its output is in RESULTS/NAME.txt
 part devices 110 $PYTHON -c 'from apportion.cli import main; main()' devices --json
 for device in $DEVICES; do
     part "launchpath-$device" 45 $PYTHON -m benchmarks.launchpath --device "$device" --json "${IR[@]}"
-    part "first-call-$device-1" 30 $PYTHON -m benchmarks.launchpath --device "$device" --first-call "${IR[@]}"
-    part "first-call-$device-2" 30 $PYTHON -m benchmarks.launchpath --device "$device" --first-call "${IR[@]}"
 done
 starpu=0
 [ -x carry/programs/starpu_replay ] && starpu=$((TOTAL / 4))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from apportion.errors import InvalidSetting, MissingPackage, UnknownName
@@ -39,7 +38,7 @@ class Registry:
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return name in self._entries or name in self._added()  # ours cost no look at installed packages
 
     def load(self, name: str) -> Any:
         """The thing called `name`; its module is imported now, and no other.
@@ -66,4 +65,6 @@ class Registry:
         return getattr(module, attribute)
 
     def _added(self) -> dict[str, str]:
+        from importlib.metadata import entry_points  # here: it takes 30 ms of every start, and ours need none
+
         return {entry.name: entry.value for entry in entry_points(group=f"apportion.{self.kind}")}

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import Any, TypeVar
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -112,6 +112,8 @@ def convert(kind: type[T], values: object, *, source: str) -> T:
     Raises:
         InvalidSetting: a key is unknown, missing or has a value of the wrong type.
     """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # here: folders are asked for without them
+
     # A plain dataclass cannot be given a configuration, and without one unknown keys are dropped in silence.
     # A tuple of one can, and hands it down to the dataclasses inside.
     adapter = TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from apportion.advise import launch_times as timing
 from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
+from apportion.coexecution.launch_memory import LaunchMemory
 from apportion.coexecution.policies.base import Policy
 from apportion.coexecution.session import USUAL, Session, SessionSettings
 from apportion.coexecution.sharing import Together
@@ -68,6 +69,7 @@ def share(
     limits: Limits | None = None,
     backend: Backend | str = "opencl",
     drivers: DriverOptions = DEFAULT_DRIVERS,
+    fresh: bool = False,
 ) -> Together:
     """Share one OpenCL kernel between several devices; learned models split its first launch.
 
@@ -90,6 +92,7 @@ def share(
         limits: the deadline of a launch, and its memory.
         backend: what runs launches: one that is open and stays so, or the name of one (`replay:FOLDER`).
         drivers: how the drivers are started.
+        fresh: begin without what earlier processes learned of these launches, and forget that.
 
     Raises:
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
@@ -109,6 +112,8 @@ def share(
         limits=limits,
         backend=backend,
         drivers=drivers,
+        memory=LaunchMemory(),
+        fresh=fresh,
     )
 
 
@@ -120,6 +125,7 @@ def session(
     drivers: DriverOptions = DEFAULT_DRIVERS,
     limits: Limits | None = None,
     settings: SessionSettings = USUAL,
+    fresh: bool = False,
 ) -> Session:
     """Run a program of many kernels over arrays that stay on the device that needs them.
 
@@ -137,14 +143,16 @@ def session(
         drivers: how the drivers are started.
         limits: how long a queued launch may take, and its memory.
         settings: how far it looks ahead, and how much of a device's memory it takes.
+        fresh: begin without what earlier processes learned of the kernels, and forget that.
 
     Raises:
         NoDevice: this machine has no OpenCL device.
         UnknownName: no such device.
     """
     return Session(
-        devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings
-    )
+        devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings,
+        memory=LaunchMemory(), fresh=fresh,
+    )  # fmt: skip
 
 
 together = share

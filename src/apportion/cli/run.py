@@ -14,6 +14,7 @@ from apportion.cli.show import note, print_json, print_table, progress
 from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
+from apportion.coexecution.launch_memory import LaunchMemory
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
@@ -51,6 +52,7 @@ def run(
     check: Annotated[bool, _FLAG] = False,
     trust: Annotated[bool, _FLAG] = False,
     trust_source: Annotated[bool, _FLAG] = False,
+    fresh: Annotated[bool, _FLAG] = False,
     building: Building = USUAL,
     seconds: float = 60.0,
     require_confinement: Annotated[bool, _FLAG] = False,
@@ -82,6 +84,7 @@ def run(
             work-groups are checked where the code does not say that all accesses stay inside.
         trust: check nothing beforehand, and do not compare the first run with one device's.
         trust_source: run a source that has inline assembly, or code for some compilers only.
+        fresh: begin without what earlier runs learned of this launch, and forget that.
         seconds: the deadline of each launch.
         require_confinement: refuse to run where this machine cannot confine the process that runs kernels.
         threads: threads of each CPU device.
@@ -103,6 +106,8 @@ def run(
         limits=Limits(seconds=seconds, require_confinement=require_confinement),
         drivers=DriverOptions(threads=threads),
         backend=backend,
+        memory=LaunchMemory(),
+        fresh=fresh,
     ) as shared:
         shape = sizes_of(global_size, "--global-size")
         local = sizes_of(local_size, "--local-size") if local_size is not None else shared.local_size(shape)

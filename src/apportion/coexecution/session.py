@@ -27,6 +27,7 @@ import numpy as np
 
 from apportion.coexecution.expected_times import Belief
 from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
+from apportion.coexecution.launch_memory import LaunchMemory, identity_of
 from apportion.coexecution.program_placement import (
     PLACING,
     LaunchGroup,
@@ -121,6 +122,8 @@ class Session:
         devices: ids of the devices that are used; None: all.
         predictor: predicts what a kernel takes before it ran.
         backend: what runs launches: one that is open, or the name of one.
+        memory: where what launches take is kept for later processes; None: nowhere.
+        fresh: forget what was kept there of the kernels that are launched.
     """
 
     def __init__(
@@ -133,6 +136,8 @@ class Session:
         limits: Limits | None = None,
         settings: SessionSettings = USUAL,
         placement: PlacementSettings = PLACING,
+        memory: LaunchMemory | None = None,
+        fresh: bool = False,
     ) -> None:
         self._owned = isinstance(backend, str)
         self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
@@ -140,6 +145,7 @@ class Session:
         names = [info.id for info in known] if devices is None else list(devices)
         self.devices: list[DeviceInfo] = [info_of(name, known) for name in names] or [info_of("cpu", known)]
         self.predictor, self.settings = predictor, settings
+        self._memory, self._fresh = memory, fresh
         self._planner = Planner(
             [_where(info, number, placement) for number, info in enumerate(self.devices)], placement
         )
@@ -259,6 +265,7 @@ class Session:
         """Wait for what was launched, and let go of the devices; twice does nothing. Arrays stay readable
         as far as they are at home."""
         if self._stream is not None:
+            self._keep_times()
             stream, self._stream = self._stream, None
             stream.close()
         if self._owned:
@@ -559,11 +566,26 @@ class Session:
                     f"A launch of {kernel.signature.name!r} takes {nbytes} bytes in work-groups of "
                     f"{bound.span.local_size}: more than {names} can hold or run"
                 )
-            seconds = self._without_copies(forecast, bound)
-            self._groups[key] = LaunchGroup(
-                f"{kernel.signature.name} {bound.span.work_items}", Belief(seconds, forecast.spread), allowed
-            )
+            belief = Belief(self._without_copies(forecast, bound), forecast.spread)
+            name = f"{kernel.signature.name} {bound.span.work_items}"
+            group = self._groups[key] = LaunchGroup(name, belief, allowed)
+            if self._memory is not None and self._fresh:
+                self._memory.forget(self._identity(key))
+            elif self._memory is not None:
+                known = self._memory.recall_times(self._identity(key), belief)
+                group.tried |= {self._places[device] for device in known if device in self._places}
         return self._groups[key]
+
+    def _identity(self, key: Any) -> tuple[object, ...]:
+        """What a group of launches is kept under."""
+        return "session", key, identity_of(self.devices)
+
+    def _keep_times(self) -> None:
+        if self._memory is not None:
+            self._learn(self._groups.values())
+            for key, group in self._groups.items():
+                tried = [self.devices[place].id for place in sorted(group.tried | group.measured.keys())]
+                self._memory.keep_times(self._identity(key), group.belief, tried if group.measured else [])
 
     def _forecast(self, kernel: SessionKernel, bound: BoundLaunch) -> Forecast:
         contents = {

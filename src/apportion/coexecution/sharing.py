@@ -6,6 +6,7 @@ with together(source, "saxpy") as kernel:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.forecast import Predictor, from_speeds
+from apportion.coexecution.launch_memory import LaunchMemory, identity_of
 from apportion.coexecution.launching import LaunchState
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.policies.base import Policy
@@ -50,6 +52,8 @@ class Together:
         predictor: what predicts the first launch of a size; `apportion.share` has the learned models.
         merges: argument → merge, where you know better than the analysis.
         backend: what runs launches: one that is open, or the name of one, such as `replay:FOLDER`.
+        memory: where what launches teach is kept for later processes; None: nowhere.
+        fresh: forget what was kept there of the launches that are made.
         trust: do not compare the first launch of a size with one device's.
         trust_source: run a source that has inline assembly, or code for some compilers only.
     """
@@ -69,7 +73,31 @@ class Together:
         limits: Limits | None = None,
         backend: Backend | str = "opencl",
         drivers: DriverOptions = DEFAULT_DRIVERS,
+        memory: LaunchMemory | None = None,
+        fresh: bool = False,
     ) -> None:
+        self._owned = isinstance(backend, str)
+        self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
+        self.backend.begin()  # it starts while the source is compiled and read
+        self._launches, self._fresh = memory, fresh
+        try:
+            self._read(source, kernel, compile, merges, trust_source=trust_source)
+            self._meet(devices, policy, predictor, trust=trust)
+        except BaseException:
+            if self._owned:
+                self.backend.close()
+            raise
+
+    def _read(
+        self,
+        source: str | Path | Source,
+        kernel: str | None,
+        compile: CompileOptions,
+        merges: Mapping[str, str] | None,
+        *,
+        trust_source: bool,
+    ) -> None:
+        """Compile the source, and see what the kernel does with its arguments."""
         self.source = as_source(source)
         text = str(self.source.text)
         self.compile = compile
@@ -78,7 +106,7 @@ class Together:
             check_runnable(text, ir, self.source.name)
         self.signature: Signature = signature_of(ir, kernel, text)
         self.access: KernelAccess = accesses_of(ir, text)[self.signature.name]
-        self.policy, self.predictor = policy, predictor
+        self._code = hashlib.sha256(ir.encode()).hexdigest()
         self.merges = dict(merges or {})
         for name, merge in self.merges.items():
             self.signature.argument(name)
@@ -86,8 +114,17 @@ class Together:
                 raise UnknownName("merge", merge, MERGES)
         self._options = driver_options(self.source, compile)
         self._text = driver_text(self.source, compile)
-        self._owned = isinstance(backend, str)
-        self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
+
+    def _meet(
+        self,
+        devices: Sequence[str] | None,
+        policy: str | float | Policy,
+        predictor: Predictor,
+        *,
+        trust: bool,
+    ) -> None:
+        """Find the devices."""
+        self.policy, self.predictor = policy, predictor
         self.trust = trust or not self.backend.computes  # a recording has no results to compare
         known = self.backend.devices()
         names = [info.id for info in known] if devices is None else list(devices)
@@ -123,7 +160,11 @@ class Together:
         )
         key = (span, sizes, tuple(binding.scalars.items()))
         if key not in self._cases:
-            self._cases[key] = self._case(span, binding)
+            self._cases[key] = case = self._case(span, binding)
+            if self._launches is not None and self._fresh:
+                self._launches.forget(self._identity(key))
+            elif self._launches is not None:
+                self._launches.recall(self._identity(key), case)
         return BoundKernel(self, binding, span, self._cases[key])
 
     def __call__(
@@ -164,7 +205,10 @@ class Together:
             yield stranger
 
     def close(self) -> None:
-        """Close the backend, if it is this kernel's own; twice does nothing."""
+        """Keep what launches taught; close the backend, if it is this kernel's own. Twice does nothing."""
+        if self._launches is not None:
+            for key, case in self._cases.items():
+                self._launches.keep(self._identity(key), case)
         self._memory.clear()
         self._cases.clear()
         if self._owned:
@@ -193,6 +237,12 @@ class Together:
             np.gcd(size, wanted) for size, wanted in zip(shape, _DEFAULT_LOCAL[len(shape)], strict=True)
         )
         return tuple(int(size) for size in local) if np.prod(local) <= most else (1,) * len(shape)
+
+    def _identity(self, key: Any) -> tuple[object, ...]:
+        """What a launch is kept under."""
+        merges = tuple(sorted(self.merges.items()))
+        asked = getattr(self.predictor, "__module__", ""), getattr(self.predictor, "__qualname__", "")
+        return self._code, self.signature.name, self._options, merges, key, asked, identity_of(self.devices)
 
     def _case(self, span: NDRange, binding: Binding) -> LaunchState:
         """The best dimension to cut, and the merges that hold along it."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from apportion.errors import InvalidSetting
 from apportion.jobs.base import Outcome, Runner
-from apportion.jobs.local import LocalRunner
 from apportion.registry import Registry
+
+if TYPE_CHECKING:
+    from apportion.jobs.local import LocalRunner
 
 runners = Registry(
     "runner",
@@ -41,6 +45,13 @@ def runner_of(text: str, *, workers: int | None = None, deadline_seconds: float 
     else:
         runner = made()
     return runner
+
+
+def __getattr__(name: str) -> object:
+    # Every process that runs kernels starts by importing this package, and most need no runner.
+    if name != "LocalRunner":
+        raise AttributeError(f"module 'apportion.jobs' has no attribute {name!r}")
+    return runners.load("local")
 
 
 __all__ = ["LocalRunner", "Outcome", "Runner", "runner_of", "runners"]

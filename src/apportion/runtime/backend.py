@@ -38,6 +38,11 @@ class Backend(ABC):
         """
         return cls()
 
+    def begin(self) -> None:
+        """Begin what takes long before devices can be used, such as starting a process, and do not wait for
+        it. Nobody has to call it."""
+        return
+
     @abstractmethod
     def devices(self) -> list[DeviceInfo]:
         """Every device, CPUs first, with its calibration where one is kept."""

@@ -49,6 +49,10 @@ class OpenCLBackend(Backend):
         """The devices of these drivers."""
         return cls(drivers, limits)
 
+    def begin(self) -> None:
+        """Start the worker."""
+        self.worker.begin()
+
     def devices(self) -> list[DeviceInfo]:
         """Every device that the drivers offer, with its calibration where one is kept."""
         found = [kept_calibration(info) for info in self.worker.devices()]

@@ -15,14 +15,14 @@ import struct
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
+from typing import TYPE_CHECKING, Any
 
 from apportion import errors
 from apportion.errors import JobError, WorkerCrashed
 from apportion.jobs.values import restored
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 ANSWER, FAILURE, BEGUN, SEEN = b"a", b"f", b"b", b"s"
 """First byte of what a worker says: the answer, an error, "compiling is over, the kernels run", and "this was
@@ -70,6 +70,8 @@ def receive(connection: socket.socket) -> Any:
 
 def tell(connection: socket.socket, kind: bytes, value: Any = None) -> None:
     """Say something, in the worker."""
+    from pydantic_core import to_json  # here: a worker begins to load its drivers before it has to answer
+
     data = kind + to_json(value, fallback=_number)
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
@@ -124,11 +126,17 @@ def value_of(text: bytes, kind: Any) -> Any:
     """
     try:
         return _adapter(kind).validate_json(text)
-    except (ValidationError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
         first = printable(str(error)).strip().split("\n")
         raise WorkerCrashed(
             f"The worker sent what is no answer: {' '.join(first[1:3]) or first[0]}"
         ) from None
+
+
+def expect(*kinds: Any) -> None:
+    """Make ready for answers of these types, which takes some 50 ms the first time."""
+    for kind in kinds:
+        _adapter(kind)
 
 
 def failure_of(text: bytes) -> errors.ApportionError:
@@ -170,6 +178,8 @@ def send_plain(connection: socket.socket, value: dict[str, Any]) -> None:
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # here: only who asks a worker needs it, when the worker has started
+
     return TypeAdapter(kind)
 
 

@@ -38,6 +38,7 @@ from apportion.runtime.opencl.pipe import (
     BEGUN,
     SEEN,
     Listener,
+    expect,
     failure_of,
     printable,
     send,
@@ -112,6 +113,11 @@ class Worker:
         atexit.register(_call, self._close_at_exit)
 
     # What it does
+
+    def begin(self) -> None:
+        """Start the process, and do not wait for it: it loads its drivers meanwhile."""
+        if self._process is None:
+            self._start()
 
     def devices(self) -> list[DeviceInfo]:
         """Every device that the drivers offer."""
@@ -296,7 +302,7 @@ class Worker:
     @property
     def confinement(self) -> Confinement:
         """What confines the process; it is started if it is not there."""
-        if self._process is None:
+        if self._worker_id is None:
             self.devices()
             if self._confinement is None:
                 self._ask(
@@ -421,8 +427,9 @@ class Worker:
             seen: the type of what is reported on the way.
             report: is told that.
         """
-        if self._process is None:
-            self._start()
+        if self._worker_id is None:
+            self.begin()
+            expect(Entered, list[DeviceInfo], LaunchOutcome)  # while the process loads its drivers
             self._greet(time.monotonic() + _START_SECONDS)
             seconds += _START_SECONDS
         connection, listener = self._socket, self._listener
