@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
+from apportion.report.svg import AXIS, circle, colour, drawing, path, rect, text
 from reproduction.ablation.scores import PUBLISHED, Score
 
 _WIDTH, _HEIGHT = 430, 300
 _LEFT, _TOP = 60, 34
 _PANELS = (("classification", "accuracy", False), ("regression", "mean absolute error", True))
-_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
 
 
 def forward_figure(scores: Sequence[Score], times: Sequence[Mapping[str, Any]]) -> str | None:
@@ -33,19 +32,15 @@ def forward_figure(scores: Sequence[Score], times: Sequence[Mapping[str, Any]]) 
     names = list(dict.fromkeys(name for _, _, points in panels for name, _, _ in points))
     height = _TOP + _HEIGHT + 56 + 15 * math.ceil(len(names) / 2)
     width = len(panels) * (_LEFT + _WIDTH + 20)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        'font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
+    parts: list[str] = []
     for number, (title, reverse, points) in enumerate(panels):
         left = number * (_LEFT + _WIDTH + 20) + _LEFT
         parts += _panel(left, f"{title}, {device}, random folds", reverse, points, names)
     for number, name in enumerate(names):
         x, y = 20 + (number % 2) * width / 2, _TOP + _HEIGHT + 56 + 15 * (number // 2)
-        parts.append(f'<circle cx="{x}" cy="{y - 4}" r="5" fill="{_colour(number)}"/>')
-        parts.append(f'<text x="{x + 10}" y="{y}">{number + 1} {escape(name)}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        parts.append(circle(x, y - 4, 5, colour(number)))
+        parts.append(text(x + 10, y, f"{number + 1} {name}"))
+    return drawing(width, height, parts, label="score against forward time", font_size=11)
 
 
 def _panel(
@@ -63,25 +58,19 @@ def _panel(
         return _TOP + _HEIGHT * (1 - (math.log10(time) - bottom) / (top - bottom))
 
     parts = [
-        f'<text x="{left}" y="{_TOP - 12}" font-weight="bold">{escape(title)}</text>',
-        f'<rect x="{left}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#999"/>',
+        text(left, _TOP - 12, title, font_weight="bold"),
+        rect(left, _TOP, _WIDTH, _HEIGHT, "none", stroke=AXIS),
     ]
     for step in range(5):
         value = low + (high - low) * step / 4
-        parts.append(
-            f'<text x="{x(value):.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{value:.3g}</text>'
-        )
+        parts.append(text(x(value), _TOP + _HEIGHT + 16, f"{value:.3g}", anchor="middle"))
     for time in _ticks(10**bottom, 10**top):
-        parts.append(f'<path d="M{left} {y(time):.1f}h{_WIDTH}" stroke="#e5e5e5"/>')
-        parts.append(f'<text x="{left - 6}" y="{y(time) + 4:.1f}" text-anchor="end">{time:g} ms</text>')
+        parts.append(path(f"M{left} {y(time):.1f}h{_WIDTH}", "#e5e5e5"))
+        parts.append(text(left - 6, y(time) + 4, f"{time:g} ms", anchor="end"))
     for name, value, time in points:
         number = names.index(name)
-        at = f'cx="{x(value):.1f}" cy="{y(time):.1f}"'
-        parts.append(f'<circle {at} r="8" fill="{_colour(number)}"><title>{escape(name)}</title></circle>')
-        parts.append(
-            f'<text x="{x(value):.1f}" y="{y(time) + 3.5:.1f}" text-anchor="middle" fill="white" '
-            f'font-size="9">{number + 1}</text>'
-        )
+        parts.append(circle(x(value), y(time), 8, colour(number), tip=name))
+        parts.append(text(x(value), y(time) + 3.5, number + 1, anchor="middle", fill="white", font_size=9))
     return parts
 
 
@@ -93,7 +82,3 @@ def _ticks(low: float, high: float) -> list[float]:
 def _widened(low: float, high: float) -> tuple[float, float]:
     room = 0.08 * (high - low) or 0.5
     return low - room, high + room
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]

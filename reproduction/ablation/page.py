@@ -14,6 +14,7 @@ import numpy as np
 from apportion import __version__
 from apportion.learn.metrics import Interval
 from apportion.learn.shares.kernel_table import KernelTable
+from apportion.report.numbers import with_interval
 from apportion.settings import replace_file
 from reproduction.ablation.figure import forward_figure
 from reproduction.ablation.rows import AblationData
@@ -315,10 +316,9 @@ def _paid(score: Score | None) -> str:
     if score is None:
         return ""
     found = score.measures
-    oracle = found["of_oracle"]
     return (
         f"{found['over_cpu'].value:.2f} / {found['over_gpu'].value:.2f} / "
-        f"{oracle.value:.3f} ({oracle.low:.3f} to {oracle.high:.3f}) / {found['regret'].value:.2f}"
+        f"{with_interval(found['of_oracle'])} / {found['regret'].value:.2f}"
     )
 
 
@@ -375,9 +375,7 @@ def _made(
 def _number(score: Score | None) -> str:
     if score is None:
         return ""
-    digits = 2 if score.form == "regression" else 3
-    value, low, high = (f"{n:.{digits}f}" for n in (score.main.value, score.main.low, score.main.high))
-    return value if low == high else f"{value} ({low} to {high})"
+    return with_interval(score.main, ".2f" if score.form == "regression" else ".3f")
 
 
 def _values(score: Score | None, measures: Sequence[str]) -> str:
@@ -393,5 +391,4 @@ def _numbers(values: Sequence[float] | None, measures: Sequence[str]) -> str:
 
 
 def _error(accuracy: Interval) -> str:
-    value, low, high = (100 * (1 - n) for n in (accuracy.value, accuracy.high, accuracy.low))
-    return f"{value:.1f} ({low:.1f} to {high:.1f})"
+    return with_interval([100 * (1 - n) for n in (accuracy.value, accuracy.high, accuracy.low)], ".1f")

@@ -3,8 +3,6 @@ foretold."""
 
 from __future__ import annotations
 
-import html
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +13,9 @@ from apportion.coexecution.cuts import best_shares
 from apportion.learn.metrics import Interval
 from apportion.learn.times.campaign_table import CampaignTable, regrets
 from apportion.learn.times.fitting_times import DEFAULT
+from apportion.report.charts import HISTOGRAM_HEIGHT, histogram
+from apportion.report.numbers import with_interval
+from apportion.report.svg import drawing, group
 from reproduction.campaign.held_out import (
     CONSTANTS,
     METHODS,
@@ -330,7 +331,7 @@ def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
 
 
 def _said(value: Interval, digits: int) -> str:
-    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return with_interval(value, f".{digits}f")
 
 
 def _met(met: bool) -> str:
@@ -340,29 +341,10 @@ def _met(met: bool) -> str:
 def figure_of(table: CampaignTable) -> str:
     """Best shares and Eq. 5.8's shares of the CPU, as bars."""
     panels = {"best cut": table.best_share, "Eq. 5.8": table.ratio_share}
-    width, height, parts = 420, 220, []
+    names = [f"{number / 20:g}" for number in range(21)]
+    parts = []
     for number, (name, shares) in enumerate(panels.items()):
-        counted = Counter(np.minimum((shares * 20).astype(int), 20).tolist())
-        most = max(counted.values())
-        left = number * width
-        parts.append(
-            f'<text x="{left + 30}" y="18" font-weight="bold">{html.escape(name)}: the CPU\'s share</text>'
-        )
-        for bin_ in range(21):
-            count = counted.get(bin_, 0)
-            tall = round(150 * count / most, 1)
-            x = left + 30 + bin_ * 18
-            parts.append(
-                f'<rect x="{x}" y="{190 - tall}" width="14" height="{tall}" fill="#4878a8"/>'
-                f'<text x="{x + 7}" y="{185 - tall}" text-anchor="middle" font-size="8">{count or ""}</text>'
-            )
-        for share in (0, 0.25, 0.5, 0.75, 1):
-            x = left + 37 + round(share * 20 * 18)
-            parts.append(f'<text x="{x}" y="206" text-anchor="middle">{share:g}</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * width}" height="{height}" '
-        f'font-family="sans-serif" '
-        f'font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+        counts = np.bincount(np.minimum((shares * 20).astype(int), 20), minlength=21).tolist()
+        title = f"{name}: the CPU's share"
+        parts.append(group(histogram(title, counts, names, below="share", every=5), x=420 * number))
+    return drawing(840, HISTOGRAM_HEIGHT, parts, label="Shares of the CPU")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from apportion.report.numbers import with_interval
 from reproduction.corpus_opencl.packages import Package
 from reproduction.corpus_opencl.stages import ROUTES, KernelRow
 
@@ -117,7 +118,7 @@ def _share(part: int, whole: int) -> str:
     z, p = 1.96, part / whole
     middle = (p + z * z / (2 * whole)) / (1 + z * z / whole)
     half = z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
-    return f"{p:.1%} ({middle - half:.1%} to {middle + half:.1%})"
+    return with_interval((p, middle - half, middle + half), ".1%")
 
 
 def _example(row: KernelRow) -> str:

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from apportion.learn.dataflow.evaluation import BUCKETS
+from apportion.report.numbers import with_interval
 from reproduction.dataflow.table import FinishedRun, TablePlan, TableRow
 from reproduction.published import published
 
@@ -164,9 +165,7 @@ def _best_rows(plan: TablePlan, ended: Sequence[FinishedRun]) -> set[str]:
 
 
 def _with_interval(row: Mapping[str, Any]) -> str:
-    low, high = row["interval"]
-    between = f" [{low:.4f}, {high:.4f}]" if row["runs"] > 1 else ""
-    return f"{row['name']} {row['f1']:.4f}{between}, goal {row['goal']}"
+    return f"{row['name']} {with_interval((row['f1'], *row['interval']), '.4f')}, goal {row['goal']}"
 
 
 def _shipped_verdict(shipped: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -230,7 +229,7 @@ def _shipped(shipped: Sequence[Mapping[str, Any]]) -> list[str]:
 def _scored(scores: Mapping[str, Any]) -> tuple[str, str, str]:
     f1 = scores["f1"]
     return (
-        f"**{f1['value']:.4f}** [{f1['low']:.4f}, {f1['high']:.4f}]",
+        f"**{with_interval(f1, '.4f')}**",
         f"{scores['precision']['value']:.4f}",
         f"{scores['recall']['value']:.4f}",
     )
@@ -295,7 +294,7 @@ def _table(plan: TablePlan, rows: Sequence[TableRow], ended: Sequence[FinishedRu
             str(len(mine)),
             ", ".join(f"{one.result['updates']:,}" for one in mine),
             ", ".join(f"{one.result['validation']:.4f}" for one in mine),
-            f"**{fmean(f1):.4f}** [{low:.4f}, {high:.4f}]{each}",
+            f"**{with_interval((fmean(f1), low, high), '.4f')}**{each}",
             f"{fmean(test['precision']['value'] for test in tests):.4f}",
             f"{fmean(test['recall']['value'] for test in tests):.4f}",
             f"{min(test['examples'] for test in tests):,}",
@@ -396,7 +395,7 @@ def _elsewhere(rows: Sequence[TableRow], ended: Sequence[FinishedRun]) -> list[s
                 ", ".join(row.sources),
                 f"{_pooled(there):.4f}",
                 f"{examples:,}",
-                f"**{f1['value']:.4f}** [{f1['low']:.4f}, {f1['high']:.4f}]",
+                f"**{with_interval(f1, '.4f')}**",
                 f"{away['examples']:,}",
             )
             lines.append(f"| {' | '.join(cells)} |")

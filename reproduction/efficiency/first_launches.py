@@ -24,12 +24,13 @@ from apportion.coexecution.launching import Launcher
 from apportion.coexecution.policies.learned import PREDICTION, predicted
 from apportion.coexecution.sharing import Together
 from apportion.learn.times.fitting_times import fit_timing
+from apportion.report.numbers import with_interval
 from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import DeviceInfo
 from apportion.suite import PROBLEMS
 from apportion.suite.workloads import SUITE
 from reproduction.campaign.run import PREFERRED, shipped
-from reproduction.efficiency.page import first_launches, mean_with_interval, with_interval
+from reproduction.efficiency.page import first_launches, mean_with_interval
 from reproduction.efficiency.rounds import Row, row_from
 
 SPEEDS, MODEL = "calibrated speeds", "timing model that never saw the suite"
@@ -121,7 +122,7 @@ def page(
             for name in ("first_efficiency", "efficiency", "lasting_efficiency")
         ]
         over = [row.lasting_against_best.median for row in rows if row.lasting_against_best is not None]
-        said = " | ".join(with_interval(cell, 3) for cell in cells)
+        said = " | ".join(with_interval(cell) for cell in cells)
         lines.append(f"| {size} | {len(rows)} | {said} | {max(over):.2f} |")
     lines += [
         "",
@@ -167,8 +168,8 @@ def page(
             )
             worst_row, _, least = min(replay, key=lambda one: one[2])
             lines.append(
-                f"| {size} | {method} | {len(replay)} | {with_interval(near, 3)} | {with_interval(cost, 3)} "
-                f"| {least:.2f}, `{worst_row.kernel}` | {with_interval(off, 1)} |"
+                f"| {size} | {method} | {len(replay)} | {with_interval(near)} | {with_interval(cost)} "
+                f"| {least:.2f}, `{worst_row.kernel}` | {with_interval(off, '.1f')} |"
             )
     lines += ["", f"By the {MODEL}:", ""]
     lines += ["| kernel | instances | best cut (cpu) | chosen | efficiency |", "|---|---|---:|---:|---:|"]
@@ -188,8 +189,8 @@ def _unseen(measured: dict[str, list[Row]]) -> list[str]:
         found = first_launches(rows)
         assert found is not None
         lines.append(
-            f"| {size} | {found.launches} | {with_interval(found.off, 1)} "
-            f"| {with_interval(found.constant_off, 1)} | {with_interval(found.cost, 3)} |"
+            f"| {size} | {found.launches} | {with_interval(found.off, '.1f')} "
+            f"| {with_interval(found.constant_off, '.1f')} | {with_interval(found.cost)} |"
         )
     return lines
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from apportion.report.numbers import with_interval
+from apportion.report.svg import AXIS, SOFT, circle, drawing, group, path, polyline, rect, text
 from apportion.runtime.sampling import Measured
 from reproduction.efficiency.rounds import STOLEN, Row
 
@@ -113,7 +114,7 @@ def _targets(rows: Sequence[Row]) -> list[str]:
         found = [each.median for row in rows if (each := getattr(row, part)) is not None]
         if found:
             mean = mean_with_interval(found)
-            said = with_interval(mean, 3)
+            said = with_interval(mean)
             lines.append(_target(f"mean efficiency of the {name}", target, said, mean[0] >= target))
     for when, over in _over_alone(rows).items():
         worst = max(over, key=lambda kernel: over[kernel].median)
@@ -185,12 +186,6 @@ def first_launches(rows: Sequence[Row]) -> FirstLaunches | None:
     return FirstLaunches(name, len(known), error, float(constant), flat, time)
 
 
-def with_interval(value: tuple[float, float, float], digits: int) -> str:
-    """A mean and its interval, as they are printed."""
-    mean, low, high = (f"{each:.{digits}f}" for each in value)
-    return f"{mean} ({low} to {high})"
-
-
 def _first_launches(rows: Sequence[Row]) -> list[str]:
     """How far the shares of first launches are from the best ones, beside the best constant, and what they
     cost."""
@@ -198,9 +193,9 @@ def _first_launches(rows: Sequence[Row]) -> list[str]:
     if found is None:
         return []
     return [
-        f"Shares of first launches are off the best cut by {with_interval(found.off, 1)} percent of the "
+        f"Shares of first launches are off the best cut by {with_interval(found.off, '.1f')} percent of the "
         f"work, those of the best constant, {found.constant:g} for {found.device}, by "
-        f"{with_interval(found.constant_off, 1)}; first launches take {with_interval(found.cost, 3)} of the "
+        f"{with_interval(found.constant_off, '.1f')}; first launches take {with_interval(found.cost)} of the "
         f"best cut's time (means over {found.launches} kernels).",
     ]
 
@@ -230,7 +225,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
 def _interval(measured: Measured | None, digits: int = 2) -> str:
     if measured is None:
         return ""
-    return f"{measured.median:.{digits}f} ({measured.low:.{digits}f}–{measured.high:.{digits}f})"
+    return with_interval((measured.median, measured.low, measured.high), f".{digits}f")
 
 
 def curves(rows: Sequence[Row], columns: int = 5) -> str:
@@ -243,20 +238,16 @@ def curves(rows: Sequence[Row], columns: int = 5) -> str:
     for number, row in enumerate(drawn):
         x = gap + number % columns * (width + gap)
         y = 24 + gap + number // columns * (height + gap)
-        panels.append(f'<g transform="translate({x},{y})">{_panel(row, width, height)}</g>')
+        panels.append(group(_panel(row, width, height), x=x, y=y))
     first = next(iter(drawn[0].devices)) if drawn else "the first device"
     legend = (
         f"milliseconds over the share of {first}; "
         "line: measured cuts, ring: the best, square: first launch, dot: third launch"
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" font-family="sans-serif">'
-        f'<rect width="{size[0]}" height="{size[1]}" fill="#fff"/>'
-        f'<text x="{gap}" y="20" font-size="12" fill="#333">{escape(legend)}</text>{"".join(panels)}</svg>'
-    )
+    return drawing(*size, [text(gap, 20, legend), *panels], label=legend)
 
 
-def _panel(row: Row, width: int, height: int) -> str:
+def _panel(row: Row, width: int, height: int) -> list[str]:
     points = sorted((float(share), milliseconds) for share, milliseconds in row.curve.items())
     most = 1.05 * min(max(value for _, value in points), 6 * min(value for _, value in points))
     left, top, bottom = 6, 18, 14
@@ -265,27 +256,24 @@ def _panel(row: Row, width: int, height: int) -> str:
         x = left + share * (width - 2 * left)
         return x, top + (height - top - bottom) * (1 - min(value, most) / most)
 
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
     marks = []
     if row.oracle is not None:
-        x, y = place(row.oracle_share, row.oracle.median)
-        marks.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="#228833" stroke-width="2"/>'
-        )
+        at = place(row.oracle_share, row.oracle.median)
+        marks.append(circle(*at, 6, "none", stroke="#228833", stroke_width=2))
     name = next(iter(row.devices))
     if row.first is not None:
         x, y = place(row.first_shares.get(name, 0.0), row.first.median)
-        marks.append(f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="#ee6677"/>')
+        marks.append(rect(x - 3, y - 3, 6, 6, "#ee6677"))
     if row.settled is not None:
-        x, y = place(row.settled_shares.get(name, 0.0), row.settled.median)
-        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#aa3377"/>')
-    base = height - bottom
-    return (
-        f'<rect width="{width}" height="{height}" fill="#f7f7f7"/>'
-        f'<text x="{left}" y="12" font-size="10" font-weight="bold" fill="#222">{escape(row.kernel)}</text>'
-        f'<text x="{width - left}" y="12" font-size="9" text-anchor="end" fill="#555">{most:.3g} ms</text>'
-        f'<line x1="{left}" y1="{base}" x2="{width - left}" y2="{base}" stroke="#999"/>'
-        f'<text x="{left}" y="{height - 3}" font-size="9" fill="#555">0</text>'
-        f'<text x="{width - left}" y="{height - 3}" font-size="9" text-anchor="end" fill="#555">1</text>'
-        f'<polyline points="{line}" fill="none" stroke="#4477aa" stroke-width="1.5"/>{"".join(marks)}'
-    )
+        marks.append(circle(*place(row.settled_shares.get(name, 0.0), row.settled.median), 3, "#aa3377"))
+    base, right = height - bottom, width - left
+    return [
+        rect(0, 0, width, height, "#f7f7f7"),
+        text(left, 12, row.kernel, font_size=10, font_weight="bold"),
+        text(right, 12, f"{most:.3g} ms", font_size=9, anchor="end", fill=SOFT),
+        path(f"M{left} {base}H{right}", AXIS),
+        text(left, height - 3, 0, font_size=9, fill=SOFT),
+        text(right, height - 3, 1, font_size=9, anchor="end", fill=SOFT),
+        polyline((place(*point) for point in points), "#4477aa", stroke_width=1.5),
+        *marks,
+    ]

@@ -13,6 +13,7 @@ from apportion.data.records import CLASSES
 from apportion.learn.metrics import Interval
 from apportion.learn.shares.kernel_table import KernelTable
 from apportion.report.hardware import processor
+from apportion.report.numbers import with_interval
 from reproduction.kernels.ceiling import Neighbour, neighbours, section
 from reproduction.kernels.cross_validation import CHOSEN, UNDRAWN, Comparison, Score
 from reproduction.kernels.distribution import class_counts
@@ -362,9 +363,7 @@ def _reaches(found: Interval, target: float, measure: str) -> bool:
 
 
 def _number(interval: Interval) -> str:
-    digits = 2 if abs(interval.value) >= 3 else 3
-    value, low, high = (f"{number:.{digits}f}" for number in (interval.value, interval.low, interval.high))
-    return value if low == high else f"{value} ({low} to {high})"
+    return with_interval(interval, ".2f" if abs(interval.value) >= 3 else ".3f")
 
 
 def _made(comparison: Comparison, tables: Mapping[str, KernelTable]) -> list[str]:

@@ -15,6 +15,7 @@ from apportion.learn.metrics import Interval, over_seeds
 from apportion.learn.ranking.measures import over_graphs
 from apportion.learn.ranking.recorded_runs import GraphRuns, ceiling, collected
 from apportion.learn.ranking.ridge import TuningPlan
+from apportion.report.numbers import with_interval
 
 _HEAD = """# Collections of our own: what was measured
 
@@ -165,11 +166,11 @@ def _by_chance(runtime: NDArray[np.int64], budget: int) -> float:
 
 
 def _three(interval: Interval) -> str:
-    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    return with_interval(interval)
 
 
 def _percent(interval: Interval) -> str:
-    return f"{interval.value:.2%} [{interval.low:.2%}, {interval.high:.2%}]"
+    return with_interval(interval, ".2%")
 
 
 def _kind(reason: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from apportion.errors import MalformedInput, UnreadableFile
 from apportion.learn.metrics import Interval
+from apportion.report.numbers import with_interval
 from apportion.settings import replace_file
 from reproduction.published import published
 from reproduction.ranking.collection import CHANCE, PROTOCOLS, CollectionScore
@@ -179,7 +180,7 @@ def _shown(plan: Reproduction) -> str:
 
 
 def _words(interval: Interval) -> str:
-    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    return with_interval(interval)
 
 
 def _percent(value: float | None) -> str:

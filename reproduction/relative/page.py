@@ -12,11 +12,13 @@ import numpy as np
 
 from apportion import __version__
 from apportion.learn.metrics import Interval
-from apportion.learn.relative.figures import bars, distributions, roc_curves
+from apportion.learn.relative.figures import distributions, roc_curves
 from apportion.learn.relative.performance import MEASURES, Roc, common_order, order_of, roc
 from apportion.learn.relative.relative_shipping import Trust
 from apportion.learn.relative.relative_table import WITH_GRAPH, RelativeTable
+from apportion.report.charts import bars
 from apportion.report.hardware import hardware
+from apportion.report.numbers import with_interval
 from reproduction.published import published
 from reproduction.relative.comparison import (
     CEILINGS,
@@ -163,8 +165,7 @@ def _described(one: Set) -> list[str]:
 
 
 def _number(interval: Interval) -> str:
-    value, low, high = (f"{number:.2f}" for number in (interval.value, interval.low, interval.high))
-    return f"{value} ({low} to {high})"
+    return with_interval(interval, ".2f")
 
 
 def _targets(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]], samples: int) -> list[str]:
@@ -254,8 +255,7 @@ def _informed(one: Set, groups: Sequence[str], samples: int) -> list[str]:
 
 
 def _signed(interval: Interval) -> str:
-    value, low, high = (f"{number:+.2f}" for number in (interval.value, interval.low, interval.high))
-    return f"{value} ({low} to {high})"
+    return with_interval(interval, "+.2f")
 
 
 def _winner(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]) -> list[str]:
@@ -339,10 +339,14 @@ def _figures(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]
     }
     return {
         "figure-2": distributions("Figure 2: relative time on each system", table.systems, table.log_times),
-        "figure-3": bars(f"Figure 3: {table.runs[example]}", table.systems, vector.tolist()),
+        "figure-3": bars(
+            [(name, v, f"{v:.2f}") for name, v in zip(table.systems, vector.tolist(), strict=True)],
+            most=1.0, title=f"Figure 3: {table.runs[example]}", paper="white",
+        ),
         "figure-4": bars(
-            "Figure 4: share of runs in the right order", list(orders), [i.value for i in orders.values()],
+            [(name, order.value, f"{order.value:.2f}") for name, order in orders.items()], most=1.0,
             errors=[(i.low, i.high) for i in orders.values()],
+            title="Figure 4: share of runs in the right order", paper="white",
         ),
         "figure-5": roc_curves("Figure 5: telling the common order", curves),
     }  # fmt: skip

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.report.numbers import with_interval
+
 BUDGETS = (20, 50, 100)
 OURS, CHANCE = "apportion", "random"
 GOAL, SLACK = 0.95, 1.03
@@ -141,7 +143,7 @@ def _means(found: Sequence[Mapping[str, Any]]) -> str:
     lines = ["## Over all spaces", "", f"| search | seeds | {columns} |", "|---|--:|" + "--:|" * len(BUDGETS)]
     for one in found:
         cells = [
-            f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+            with_interval((mean, low, high))
             for mean, low, high in zip(one["geometric_mean"], one["low"], one["high"], strict=True)
         ]
         lines.append(f"| {one['search']} | {one['seeds']} | {' | '.join(cells)} |")

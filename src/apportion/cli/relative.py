@@ -13,10 +13,12 @@ from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.counter_table import CounterTable
 from apportion.errors import InvalidSetting, UnknownName
-from apportion.learn.relative.figures import bars, distributions, page
+from apportion.learn.relative.figures import distributions
 from apportion.learn.relative.performance import SLOWEST
 from apportion.learn.relative.profile import Profile
 from apportion.learn.relative.relative_model import UNFAMILIAR, RelativeModel
+from apportion.report import html
+from apportion.report.charts import bars
 from apportion.settings import replace_file
 
 relative = App(name="relative", help="Predict relative performance across systems from counters.")
@@ -60,7 +62,7 @@ def predict(
             scaled = predict_relative(run, systems=systems or (), target=SLOWEST, model=learned, added=added)
             drawn += _figures(answer, scaled, learned)
     if plot:
-        replace_file(plot, page("Relative performance", drawn))
+        replace_file(plot, html.page("Relative performance", map(html.figure, drawn)))
         note(f"The figures are in {plot}")
 
 
@@ -150,16 +152,15 @@ def _print(answer: Relative, json: bool) -> None:
 
 def _figures(answer: Relative, scaled: Relative, model: RelativeModel) -> list[str]:
     """Figure 3's bars with one sigma either way, and Figure 2's distributions of the known runs."""
-    labels = list(scaled.vector)
-    values = [scaled.vector[name] for name in labels]
     errors = [
         (value * 2 ** -scaled.sigma[name], value * 2 ** scaled.sigma[name])
-        for name, value in zip(labels, values, strict=True)
+        for name, value in scaled.vector.items()
     ]
-    known = [name for name in labels if name in model.reference.systems]
+    known = [name for name in scaled.vector if name in model.reference.systems]
     title = f"{answer.name}{' (unfamiliar)' if answer.abstains else ''}: time in parts of the slowest"
     times = model.on(known).reference.log_times if len(known) > 1 else None
-    figures = [bars(title, labels, values, errors=errors)]
+    rows = [(name, value, f"{value:.2f}") for name, value in scaled.vector.items()]
+    figures = [bars(rows, most=1.0, errors=errors, title=title, paper="white")]
     if times is not None:
         marked = [scaled.vector[name] for name in known]
         figures.append(distributions(f"Among {len(times)} known runs", known, times, marked=marked))

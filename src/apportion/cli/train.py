@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
 from apportion.learn.learner import learner_of
+from apportion.report.numbers import with_interval
 
 
 def train(
@@ -64,6 +65,6 @@ def _words(value: Any) -> str:
         return f"{value:.4f}"
     if isinstance(value, Mapping):
         if "value" in value:
-            return f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
+            return with_interval(value, ".4f")
         return ", ".join(f"{key} {_words(inner)}" for key, inner in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -25,7 +25,7 @@ from apportion.learn.dataflow.evaluation import evaluate
 from apportion.learn.dataflow.examples import examples_of
 from apportion.learn.experiment import Experiment
 from apportion.learn.model import Checkpoint
-from apportion.learn.training_page import page
+from apportion.learn.training_page import dataflow_page
 from apportion.report.hardware import hardware
 from apportion.settings import replace_file
 
@@ -112,7 +112,7 @@ def _train(
         "seconds": round(log.seconds_before + time.monotonic() - started, 1),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    replace_file(folder / PAGE, page(described, log.rows(), result).encode())
+    replace_file(folder / PAGE, dataflow_page(described, log.rows(), result).encode())
     replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
     return result
 

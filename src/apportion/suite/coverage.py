@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from apportion.report.svg import COLOURS, drawing, group, rect, text
 from apportion.suite.generator import Generated
 
-_BARS = "#4878a8"
 _CELL, _GAP, _LABEL = 16, 4, 150
 
 
@@ -57,32 +56,18 @@ class Coverage:
 def draw_coverage(coverage: Coverage) -> str:
     """A panel of bars for each axis."""
     panels = {"form": coverage.forms, **coverage.panels}
-    columns = 3
-    placed: list[tuple[int, int, str, Mapping[str, int]]] = []
-    heights = [0] * columns
+    width, heights, parts = 360, [0, 0, 0], []
     for axis, counted in panels.items():
         column = heights.index(min(heights))
-        placed.append((column, heights[column], axis, counted))
-        heights[column] += 34 + len(counted) * (_CELL + _GAP)
-    width, parts = 360, []
-    for column, top, axis, counted in placed:
-        left = column * width
-        parts.append(f'<text x="{left + 4}" y="{top + 18}" font-weight="bold">{html.escape(axis)}</text>')
-        most = max(counted.values(), default=1)
+        drawn, most = [text(4, 18, axis, font_weight="bold")], max(counted.values(), default=1)
         for row, (value, count) in enumerate(sorted(counted.items(), key=lambda item: _order(item[0]))):
-            y = top + 26 + row * (_CELL + _GAP)
-            long = round(150 * count / most, 1)
-            parts.append(
-                f'<text x="{left + _LABEL}" y="{y + 12}" text-anchor="end">{html.escape(value)}</text>'
-                f'<rect x="{left + _LABEL + 6}" y="{y}" width="{long}" height="{_CELL}" fill="{_BARS}"/>'
-                f'<text x="{left + _LABEL + 10 + long}" y="{y + 12}">{count}</text>'
-            )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{columns * width}" height="{max(heights) + 10}" '
-        f'font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+            y, long = 26 + row * (_CELL + _GAP), 150 * count / most
+            drawn.append(text(_LABEL, y + 12, value, anchor="end"))
+            drawn.append(rect(_LABEL + 6, y, long, _CELL, COLOURS[0]))
+            drawn.append(text(_LABEL + 10 + long, y + 12, count))
+        parts.append(group(drawn, x=column * width, y=heights[column]))
+        heights[column] += 34 + len(counted) * (_CELL + _GAP)
+    return drawing(len(heights) * width, max(heights) + 10, parts, label="What the kernels cover")
 
 
 def _decade(value: float) -> str:

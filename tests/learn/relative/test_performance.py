@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.metrics import Interval
-from apportion.learn.relative.figures import bars, distributions, page, roc_curves
+from apportion.learn.relative.figures import distributions, roc_curves
 from apportion.learn.relative.performance import (
     CENTRED,
     SLOWEST,
@@ -113,24 +113,7 @@ def test_the_roc_of_the_common_order() -> None:
 
 
 def test_figures_are_drawings_that_show_their_numbers() -> None:
-    drawn = [
-        bars("a < b", ["x", "y"], [0.25, 1.0], errors=[(0.1, 0.4), (0.9, 1.3)]),
-        distributions("all", SYSTEMS, TIMES, marked=[0.5, 0.5, 1.0]),
-        roc_curves("roc", {"one": roc(TIMES, TIMES)}),
-    ]
-    for svg in drawn:
-        ElementTree.fromstring(svg)
-    quarter, whole = (
-        float(rect.get("width", 0))
-        for rect in ElementTree.fromstring(drawn[0]).iterfind("{*}rect[@height='18']")
-    )
-    assert quarter == pytest.approx(whole / 4, abs=0.1)
-    assert len(list(ElementTree.fromstring(drawn[1]).iterfind("{*}circle"))) == 3
-    # A long label makes room for itself: it ends before the bars, and begins inside the picture.
-    long = ElementTree.fromstring(bars("a", ["chosen by validation, one time known, application"], [0.5]))
-    label = long.findall("{*}text")[1]
-    assert float(label.get("x", 0)) > 6 * len(label.text or "")
-    assert float(long.findall("{*}rect")[1].get("x", 0)) > float(label.get("x", 0))
-    text = page("a < b", drawn)
-    assert "<title>a &lt; b</title>" in text
-    assert text.count("<figure") == 3
+    spread = ElementTree.fromstring(distributions("all", SYSTEMS, TIMES, marked=[0.5, 0.5, 1.0]))
+    assert len(list(spread.iterfind("{*}circle"))) == 3
+    curves = ElementTree.fromstring(roc_curves("roc", {"one": roc(TIMES, TIMES)}))
+    assert [each.text for each in curves.iterfind("{*}text")][-1] == "one: area 1.00"

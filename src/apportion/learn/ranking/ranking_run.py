@@ -6,9 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -26,7 +24,7 @@ from apportion.learn.ranking.rank_predictor import trust_of
 from apportion.learn.ranking.ranker import evenly
 from apportion.learn.ranking.rankings import rank_graphs, summary
 from apportion.learn.ranking.task import config_ranking
-from apportion.learn.training_page import _STYLE, _curve, _flat, _table
+from apportion.learn.training_page import ranking_page
 from apportion.settings import replace_file
 
 
@@ -114,7 +112,7 @@ def run_ranking(
             default=asdict,
         )
     )
-    replace_file(folder / PAGE, _page(described, log.rows(), result).encode())
+    replace_file(folder / PAGE, ranking_page(described, log.rows(), result).encode())
     replace_file(folder / RESULT, json.dumps(result, indent=1).encode())
     return dict(result)
 
@@ -144,40 +142,3 @@ def sides(
                 f"{store.folder} has no graph with runtimes to {what}: see `apportion rank show`"
             )
     return training, validation, tested
-
-
-def _page(described: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
-    loss = [(row["step"], row["loss"]) for row in rows if "loss" in row]
-    tau = [(row["step"], row["validation_tau_b"]) for row in rows if "validation_tau_b" in row]
-    measures = [
-        [escape(name), str(entry["graphs"]), f"{entry['pairs']:,}", measure,
-         f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"]
-        for name, entry in result["evaluation"]["collections"].items()
-        for measure, value in entry["measures"].items()
-    ]  # fmt: skip
-    graphs = [
-        [
-            escape(graph["name"]),
-            f"{graph['pairs']:,}",
-            *(f"{graph['measures'][name]:.4f}" for name in ("tau_b", "opa")),
-        ]
-        for graph in result["graphs"]
-    ]
-    settings = [[escape(key), escape(str(value))] for key, value in _flat(described)]
-    title = escape(described["settings"]["model"])
-    return "\n".join(
-        [
-            f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>",
-            f"<style>{_STYLE}</style><h1>Ranking configurations: {title}</h1>",
-            "<h2>Collections</h2>",
-            _table(["collection", "graphs", "pairs", "measure", "mean (95 % over graphs)"], measures),
-            "<h2>Graphs</h2>",
-            _table(["graph", "pairs", "tau-b", "OPA"], graphs),
-            "<h2>Training</h2>",
-            _curve("Loss over training steps", loss),
-            _curve("Tau-b on the validation graphs over training steps", tau),
-            "<h2>Settings</h2>",
-            _table(["setting", "value"], settings),
-            "</html>",
-        ]
-    )

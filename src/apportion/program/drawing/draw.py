@@ -14,6 +14,7 @@ from importlib.resources import files
 
 from apportion.program.drawing.picture import Picture, Shape, picture_of
 from apportion.program.graph import Flow, NodeType, ProgramGraph
+from apportion.report.svg import drawing, element, group, legal, rect, text
 
 LIMIT = 1500
 "Of nodes in a picture, unless another is given: more is no longer read by eye."
@@ -42,8 +43,6 @@ _FLOW_LINES = {
 _BACK_TO_FRONT = (Flow.TYPE, Flow.CALL, Flow.DATA, Flow.CONTROL)
 _HEAD = 62
 "Height of the title and the legend."
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"What XML cannot say, not even escaped."
 
 
 def dot(graph: ProgramGraph, *, highlight: Mapping[int, str] | None = None, title: str = "") -> str:
@@ -62,13 +61,13 @@ def dot(graph: ProgramGraph, *, highlight: Mapping[int, str] | None = None, titl
     texts, full_texts = graph.texts(), graph.full_texts()
     kinds, functions = graph.node_type.tolist(), graph.node_function.tolist()
     clusters: dict[int | None, list[str]] = {None: []}
-    for node, (text, full_text, kind) in enumerate(zip(texts, full_texts, kinds, strict=True)):
+    for node, (words, full_text, kind) in enumerate(zip(texts, full_texts, kinds, strict=True)):
         fill, outline = NODE_COLOURS[NodeType(kind)]
-        label = full_text if full_text and kind != NodeType.INSTRUCTION else text
+        label = full_text if full_text and kind != NodeType.INSTRUCTION else words
         # Constants and types belong to the module, whatever their function field says.
         shared = kind in (NodeType.CONSTANT, NodeType.TYPE) or (node == 0 and full_text is None)
         clusters.setdefault(None if shared or not graph.functions else functions[node], []).append(
-            f"{node} [label={_quoted(label)}, tooltip={_quoted(full_text or text)}, "
+            f"{node} [label={_quoted(label)}, tooltip={_quoted(full_text or words)}, "
             f"fillcolor={_quoted(marked.get(node, fill))}, color={_quoted(outline)}];"
         )
     for function, members in clusters.items():
@@ -124,7 +123,7 @@ def html(
     page = (assets / "graph.html").read_text("utf-8")
     flows = [flow for flow in Flow if flow in graph.edge_flow]
     parts = {
-        "TITLE": _safe(title or "program graph"),
+        "TITLE": escape(legal(title or "program graph")),
         "STYLE": (assets / "graph.css").read_text("utf-8"),
         "FLOWS": "".join(
             f'<label style="color:{FLOW_COLOURS[flow]}">'
@@ -147,66 +146,55 @@ def _drawing(
 ) -> str:
     legend, right = _legend(graph, meaning)
     width, height = round(max(picture.width, right)), round(picture.height + _HEAD)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="{_safe(title or "program graph")}">',
-            f"<style>{_style()}</style>",
-            f"<defs>{''.join(_marker(flow) for flow in Flow)}</defs>",
-            f'<rect class="paper" width="{width}" height="{height}"/>',
-            *_head(graph, picture, title),
-            *legend,
-            f'<g transform="translate(0 {_HEAD})">',
-            *_body(graph, picture, highlight),
-            "</g>",
-            "</svg>",
-            "",
-        ]
-    )
+    parts = [
+        element("style", _style()),
+        element("defs", *map(_marker, Flow)),
+        rect(0, 0, width, height, class_="paper"),
+        *_head(graph, picture, title),
+        *legend,
+        group((f"{part}\n" for part in _body(graph, picture, highlight)), y=_HEAD),
+    ]
+    return drawing(width, height, parts, label=title or "program graph", font_family=None)
 
 
 def _head(graph: ProgramGraph, picture: Picture, title: str) -> Iterator[str]:
     """The title, and what was left out."""
     nodes, edges = graph.size
     name = title or (graph.modules[0].name if graph.modules else "program graph")
-    yield f'<text class="title" x="14" y="26">{_safe(name)}</text>'
+    yield text(14, 26, name, class_="title")
     counts = f"{nodes:,} nodes, {edges:,} edges. {picture.note}"
-    kind = "note" if picture.note else "count"
-    yield f'<text class="{kind}" x="{24 + 9.4 * len(name):.0f}" y="26">{_safe(counts)}</text>'
+    yield text(24 + 9.4 * len(name), 26, counts, class_="note" if picture.note else "count")
 
 
 def _legend(graph: ProgramGraph, meaning: Mapping[str, str]) -> tuple[list[str], float]:
     """The types and flows that occur and the colours with a meaning, and where they end on the right."""
     found: list[str] = []
     x = 14.0
-    for node_type in (kind for kind in NodeType if kind in graph.node_type):
-        word = node_type.name.lower()
-        found += [_swatch(x, word, ""), f'<text class="legend" x="{x + 22:.0f}" y="48">{word}</text>']
+    for word in (kind.name.lower() for kind in NodeType if kind in graph.node_type):
+        found += _swatch(x, word, word, None)
         x += 36 + 7 * len(word)
     for flow in (flow for flow in Flow if flow in graph.edge_flow):
         word = flow.name.lower()
-        found.append(f'<path class="edge {word}" d="M{x:.0f} 44h24" marker-end="url(#head-{word})"/>')
-        found.append(f'<text class="legend" x="{x + 32:.0f}" y="48">{word} flow</text>')
+        found.append(
+            element("path", class_=f"edge {word}", d=f"M{x:.0f} 44h24", marker_end=f"url(#head-{word})")
+        )
+        found.append(text(x + 32, 48, f"{word} flow", class_="legend"))
         x += 82 + 7 * len(word)
     for colour, word in meaning.items():
-        found.append(_swatch(x, "marked", f' style="fill:{_safe(colour)}"'))
-        found.append(f'<text class="legend" x="{x + 22:.0f}" y="48">{_safe(word)}</text>')
+        found += _swatch(x, word, "marked", f"fill:{colour}")
         x += 36 + 7 * len(word)
     return found, x
 
 
-def _swatch(x: float, kind: str, style: str) -> str:
-    return f'<rect class="{kind}"{style} x="{x:.0f}" y="38" width="16" height="12" rx="3"/>'
+def _swatch(x: float, word: str, kind: str, style: str | None) -> list[str]:
+    return [rect(x, 38, 16, 12, class_=kind, style=style, rx=3), text(x + 22, 48, word, class_="legend")]
 
 
 def _body(graph: ProgramGraph, picture: Picture, highlight: Mapping[int, str]) -> Iterator[str]:
     for box in picture.boxes:
+        yield rect(box.x, box.y, box.width, box.height, class_=box.kind, rx=7)
         line = box.y + (12 if box.kind == "block" else 17)
-        yield (
-            f'<rect class="{box.kind}" x="{box.x:.1f}" y="{box.y:.1f}" '
-            f'width="{box.width:.1f}" height="{box.height:.1f}" rx="7"/>'
-            f'<text class="{box.kind}-title" x="{box.x + 9:.1f}" y="{line:.1f}">{_safe(box.title)}</text>'
-        )
+        yield text(box.x + 9, line, box.title, class_=f"{box.kind}-title")
     flows, positions = graph.edge_flow.tolist(), graph.edge_position.tolist()
     sources, targets = graph.edges.tolist()
     for flow in _BACK_TO_FRONT:
@@ -216,37 +204,33 @@ def _body(graph: ProgramGraph, picture: Picture, highlight: Mapping[int, str]) -
             if flows[edge] != flow:
                 continue
             outer = " outer" if flow == Flow.CALL and 0 in (sources[edge], targets[edge]) else ""
-            yield (
-                f'<path class="edge {word}{outer}" data-edge="{edge}" data-from="{sources[edge]}" '
-                f'data-to="{targets[edge]}" d="{route.line}" marker-end="url(#head-{word})">'
-                f"<title>{word} {positions[edge]}: {sources[edge]} to {targets[edge]}</title></path>"
-            )
+            yield element(
+                "path", class_=f"edge {word}{outer}", data_edge=edge, data_from=sources[edge],
+                data_to=targets[edge], d=route.line, marker_end=f"url(#head-{word})",
+                tip=f"{word} {positions[edge]}: {sources[edge]} to {targets[edge]}",
+            )  # fmt: skip
     kinds, texts, full_texts = graph.node_type.tolist(), graph.texts(), graph.full_texts()
     for shape in picture.shapes:
         word = NodeType(kinds[shape.node]).name.lower()
         tip = f"{shape.node}: {texts[shape.node]}"
         if full_texts[shape.node]:
             tip += f"\n{full_texts[shape.node]}"
-        yield f'<g class="node" data-node="{shape.node}"><title>{_safe(tip)}</title>'
-        yield from _drawn(shape, word, highlight.get(shape.node))
-        yield "</g>"
+        drawn = _drawn(shape, word, highlight.get(shape.node))
+        yield element("g", *drawn, class_="node", data_node=shape.node, tip=tip)
 
 
 def _drawn(shape: Shape, word: str, colour: str | None) -> Iterator[str]:
-    mark = f' style="fill:{_safe(colour)}"' if colour is not None else ""
-    radius = 6 if shape.position is None else 10
-    yield (
-        f'<rect class="{word}{" marked" if mark else ""}"{mark} x="{shape.x:.1f}" y="{shape.y:.1f}" '
-        f'width="{shape.width:.1f}" height="{shape.height:.1f}" rx="{radius}"/>'
-    )
+    yield rect(
+        shape.x, shape.y, shape.width, shape.height, class_=f"{word} marked" if colour else word,
+        style=f"fill:{colour}" if colour else None, rx=6 if shape.position is None else 10,
+    )  # fmt: skip
     if shape.position is not None:
-        yield f'<text class="small" x="{shape.x + 8:.1f}" y="{shape.y + 14:.1f}">{_safe(shape.label)}</text>'
-        yield f'<text class="position" x="{shape.x - 9:.1f}" y="{shape.y + 7:.1f}">{shape.position}</text>'
+        yield text(shape.x + 8, shape.y + 14, shape.label, class_="small")
+        yield text(shape.x - 9, shape.y + 7, shape.position, class_="position")
         return
-    line = shape.y + (16 if shape.detail else 23)
-    yield f'<text class="text" x="{shape.x + 8:.1f}" y="{line:.1f}">{_safe(shape.label)}</text>'
+    yield text(shape.x + 8, shape.y + (16 if shape.detail else 23), shape.label, class_="text")
     if shape.detail:
-        yield f'<text class="small" x="{shape.x + 8:.1f}" y="{shape.y + 29:.1f}">{_safe(shape.detail)}</text>'
+        yield text(shape.x + 8, shape.y + 29, shape.detail, class_="small")
 
 
 def _style() -> str:
@@ -271,11 +255,11 @@ def _style() -> str:
 
 
 def _marker(flow: Flow) -> str:
-    return (
-        f'<marker id="head-{flow.name.lower()}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        f'markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">'
-        f'<path d="M0 1L8 4L0 7z" fill="{FLOW_COLOURS[flow]}"/></marker>'
-    )
+    return element(
+        "marker", element("path", d="M0 1L8 4L0 7z", fill=FLOW_COLOURS[flow]), id=f"head-{flow.name.lower()}",
+        viewBox="0 0 8 8", refX=7, refY=4, markerWidth=7, markerHeight=7, markerUnits="userSpaceOnUse",
+        orient="auto",
+    )  # fmt: skip
 
 
 def _details(graph: ProgramGraph, picture: Picture) -> dict[str, list[object]]:
@@ -300,11 +284,7 @@ def _script_json(value: object) -> str:
     return json.dumps(value).replace("<", "\\u003c")
 
 
-def _safe(text: str) -> str:
-    return escape(_ILLEGAL.sub("\ufffd", text))
-
-
-def _quoted(text: str) -> str:
+def _quoted(words: str) -> str:
     """A DOT string."""
-    inner = _ILLEGAL.sub("\ufffd", text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\l")
+    inner = legal(words).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\l")
     return f'"{inner}"'
