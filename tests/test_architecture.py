@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "apportion"
 MODULES = sorted(SOURCE.rglob("*.py"))
 HEAVY = {"torch", "pyopencl", "ray", "polars", "llvmlite", "networkx", "sklearn", "onnx", "onnxruntime"}
-WRITTEN = ("src", "native", "tests", "docs", "examples", "benchmarks", "experiments", "tools", "changelog.d")
+WRITTEN = ("src", "native", "tests", "docs", "examples", "benchmarks", "experiments", "reproduction", "tools",
+           "changelog.d")  # fmt: skip
 TEXT = {".py", ".cpp", ".h", ".md", ".toml", ".txt", ".html", ".js", ".css", ".cl", ".c"}
 
 

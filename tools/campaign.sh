@@ -1,5 +1,5 @@
 #!/bin/bash
-# The steps of tools/campaign.py on a machine that is lent for minutes, from the root of a copy of the repository:
+# The steps of reproduction/campaign/steps.py on a machine that is lent for minutes, from the root of a copy of the repository:
 #
 #     tools/campaign.sh compile KERNELS RESULTS SECONDS    compile everything for the CPU; others may use the GPU
 #     tools/campaign.sh prepare KERNELS RESULTS SECONDS    compile the rest and try everything; nobody else on the GPU
@@ -9,7 +9,7 @@
 #     tools/campaign.sh together KERNELS RESULTS SECONDS   the suite on both devices; quiet; by what the campaign taught, the
 #                                                          one measured here or the shipped one; FIT=0: without
 #
-# KERNELS is what `tools/campaign.py pack` wrote, with the native extension for that machine's Python beside it
+# KERNELS is what `python -m reproduction.campaign.steps pack` wrote, with the native extension for that machine's Python beside it
 # (_native*.so) and, to go on with an earlier campaign, its journal.jsonl. PART=2/3 takes a third of the kernels.
 # RESULTS grows as it goes: what is there when time is up can be used. Each step ends by itself.
 set -u
@@ -28,7 +28,7 @@ STATE=$APPORTION_CACHE/campaign; mkdir -p "$STATE"
 # were compiled with these settings, 37 without.
 TUNED=glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=4294967296:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.top_pad=67108864
 for file in "$KERNELS"/_native*.so; do [ -e "$file" ] && cp -n "$file" src/apportion/; done
-tool() { python3 tools/campaign.py "$@"; }
+tool() { python3 -m reproduction.campaign.steps "$@"; }
 
 case $STEP in
 compile)
@@ -43,22 +43,22 @@ measure)
     for file in prepared compiled; do [ -e "$STATE/$file.jsonl" ] && cp "$STATE/$file.jsonl" "$RESULTS"/; done
     [ -e "$KERNELS/journal.jsonl" ] && [ ! -e "$RESULTS/journal.jsonl" ] && cp "$KERNELS/journal.jsonl" "$RESULTS"/
     others=${OTHERS:-$((SECONDS_LEFT > 120 ? 40 : SECONDS_LEFT / 5))}
-    timeout $((SECONDS_LEFT - others + 3)) python3 tools/campaign.py measure "$KERNELS" "$RESULTS" \
+    timeout $((SECONDS_LEFT - others + 3)) python3 -m reproduction.campaign.steps measure "$KERNELS" "$RESULTS" \
         --seconds $((SECONDS_LEFT - others - 4)) --passes "${PASSES:-1}"
     echo "$RESULTS" > "$STATE/where"
-    [ "$others" -lt 8 ] || timeout $others python3 tools/campaign.py systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
+    [ "$others" -lt 8 ] || timeout $others python3 -m reproduction.campaign.steps systems "$KERNELS" "$RESULTS" --seconds $((others - 6))
     tool table "$KERNELS" "$RESULTS"
     ;;
 together)
     began=$(date +%s)
-    [ "${FIT:-1}" = 0 ] || timeout 30 python3 tools/campaign.py fit "$KERNELS" "$(cat "$STATE/where" 2>/dev/null || echo none)"
+    [ "${FIT:-1}" = 0 ] || timeout 30 python3 -m reproduction.campaign.steps fit "$KERNELS" "$(cat "$STATE/where" 2>/dev/null || echo none)"
     left() { echo $((SECONDS_LEFT - ($(date +%s) - began))); }
     each() { python3 -c "print(max($1, ($2 - $3) / 31))"; }
     large=$(($(left) * 3 / 4))
-    timeout -s INT $((large + 6)) python3 tools/campaign.py suite "$KERNELS" "$RESULTS" efficiency --large \
+    timeout -s INT $((large + 6)) python3 -m reproduction.campaign.steps suite "$KERNELS" "$RESULTS" efficiency --large \
         --budget "$(each 0.4 $large 12)" --total $large --devices "${DEVICES:-cpu,gpu}" --out "$RESULTS/large" --json > /dev/null
     usual=$(left); [ "$usual" -lt 6 ] && exit 0
-    timeout -s INT "$usual" python3 tools/campaign.py suite "$KERNELS" "$RESULTS" efficiency \
+    timeout -s INT "$usual" python3 -m reproduction.campaign.steps suite "$KERNELS" "$RESULTS" efficiency \
         --budget "$(each 0.2 "$usual" 5)" --total $((usual - 2)) --devices "${DEVICES:-cpu,gpu}" --out "$RESULTS/usual" --json > /dev/null
     ;;
 *)

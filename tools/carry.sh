@@ -45,5 +45,5 @@ fi
 [ "${ONLY:-}" = site ] && exit 0
 
 [ -e "$OUT/kernels.npz" ] || .venv/bin/python -m reproduction ablation --data "$CGO17" --pack-to "$OUT/kernels.npz"
-[ -e "$OUT/campaign/kernels.parquet" ] || .venv/bin/python tools/campaign.py pack "$OUT/campaign" --cgo17 "$CGO17"
+[ -e "$OUT/campaign/kernels.parquet" ] || .venv/bin/python -m reproduction.campaign.steps pack "$OUT/campaign" --cgo17 "$CGO17"
 du -sh "$OUT"

@@ -215,7 +215,7 @@ def _classical(
     folds: Folds = []
     for fold in folds_of(protocol, table.origins, seed=ablation.seed):
         if form == "classification" and entry.learner in _CLASSIFIED:
-            from apportion.learn.shares.classifiers import (
+            from reproduction.ablation.classifiers import (
                 classes_by_trees,  # scikit-learn, for these rows alone
             )
 

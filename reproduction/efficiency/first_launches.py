@@ -2,9 +2,9 @@
 
     python -m reproduction first-launches docs/results/co-execution > docs/results/co-execution.md
 
-The folder is a recording (`apportion.runtime.replay`): `devices.json` of `tools/campaign.py measure`, and
-folders of `python -m reproduction efficiency`, each for one size of the suite's instances. Forecasts are
-made here for the devices there, from calibrated
+The folder is a recording (`apportion.runtime.replay`): `devices.json`, which `reproduction.campaign.steps
+measure` writes, and folders of `python -m reproduction efficiency`, each for one size of the suite's
+instances. Forecasts are made here for the devices there, from calibrated
 speeds alone and from a timing model of the shipped campaign that never saw the suite; the time of a cut is
 read from the curve that was measured there. Nothing is launched. That is no measurement of the policy: what
 choosing takes is not in it, nor what happens after the first launch.
@@ -28,8 +28,8 @@ from apportion.report.numbers import with_interval
 from apportion.runtime.backend import Backend, open_backend
 from apportion.runtime.base import DeviceInfo
 from apportion.suite import PROBLEMS
-from apportion.suite.workloads import SUITE
 from reproduction.campaign.run import PREFERRED, shipped
+from reproduction.campaign.suite_workloads import SUITE
 from reproduction.efficiency.page import first_launches, mean_with_interval
 from reproduction.efficiency.rounds import Row, row_from
 
@@ -143,7 +143,7 @@ def page(
         "",
         "## Replay",
         "",
-        "`python tools/replay.py docs/results/co-execution`: what forecasts choose now for the first launch, "
+        "`python -m reproduction first-launches`: what forecasts choose now for the first launch, "
         "at the times that were measured for that cut. It is no measurement of the policy: what choosing "
         "takes is not in it. The launches above were chosen by the model of that day. Beside the calibrated "
         "speeds and what the kernel is made of (learned from nothing) a timing model of the "

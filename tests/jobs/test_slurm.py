@@ -11,7 +11,7 @@ from apportion.errors import JobError, WorkerCrashed
 from apportion.jobs import runner_of
 from apportion.jobs.slurm import SlurmRunner
 from apportion.testing.runner_checks import RunnerChecks, by_index, double
-from apportion.testing.slurm_cluster import SlurmCluster, unpacked_slurm
+from tests.slurm_cluster import SlurmCluster, unpacked_slurm
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -14,7 +14,7 @@ import pytest
 
 from apportion.cli import main
 from apportion.errors import JobError
-from apportion.testing.slurm_cluster import SlurmCluster, unpacked_slurm
+from tests.slurm_cluster import SlurmCluster, unpacked_slurm
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -1,6 +1,6 @@
 """Make the corpus of the data-flow experiments: source packages → one LLVM IR file per C or C++ file.
 
-    python tools/corpus.py --out /somewhere/corpus [--list experiments/corpus.toml] [--only zlib lua5.4]
+    python -m reproduction.dataflow.corpus --out CORPUS [--list experiments/corpus.toml] [--only zlib]
 
 Packages come from the machine's own Debian source, through apt with private lists: the system is not touched,
 and no code of a package is run. Each package becomes `ir/NAME.tar.gz` with `ir/NAME.json` beside it (version,
@@ -93,7 +93,7 @@ class Record:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, required=True, help="where all is kept; outside the repository")
-    described = Path(__file__).parents[1] / "experiments" / "corpus.toml"
+    described = Path(__file__).parents[2] / "experiments" / "corpus.toml"
     parser.add_argument("--list", type=Path, default=described)
     parser.add_argument("--only", nargs="*", default=(), help="only these packages")
     parser.add_argument(

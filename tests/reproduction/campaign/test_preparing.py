@@ -11,7 +11,6 @@ import pytest
 from apportion.errors import MalformedInput
 from apportion.jobs import LocalRunner
 from apportion.measure.campaign import Campaign
-from apportion.measure.preparing import PreparedWorkload, prepare
 from apportion.program.compile import ir_of
 from apportion.program.source import Source
 from apportion.runtime.base import Limits
@@ -19,7 +18,8 @@ from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.sampling import Repeats
 from apportion.runtime.workload import Workload
 from apportion.suite import PROBLEMS
-from apportion.suite.workloads import keep_instances, kept_instance, workloads_of
+from reproduction.campaign.preparing import PreparedWorkload, prepare
+from reproduction.campaign.suite_workloads import keep_instances, kept_instance, workloads_of
 
 CAMPAIGN = Campaign(repeats=Repeats(least=1, most=2), visit_seconds=15.0)
 

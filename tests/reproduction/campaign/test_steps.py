@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,26 +20,20 @@ from apportion.suite import problem_of
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
 pytest.importorskip("sklearn")
-TOOL = Path(__file__).parents[2] / "tools" / "campaign.py"
+steps = pytest.importorskip("reproduction.campaign.steps")
 
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("campaign_tool", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "campaign_tool", module)
-    spec.loader.exec_module(module)
     monkeypatch.setenv("APPORTION_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(module, "ARRAYS", tmp_path / "arrays")
-    monkeypatch.setattr(module, "PROBLEMS", {"triad": problem_of("triad")})
-    monkeypatch.setattr(module, "SUITE_SIZES", (1024, 2048, 4096))
+    monkeypatch.setattr(steps, "ARRAYS", tmp_path / "arrays")
+    monkeypatch.setattr(steps, "PROBLEMS", {"triad": problem_of("triad")})
+    monkeypatch.setattr(steps, "SUITE_SIZES", (1024, 2048, 4096))
     quick = Campaign(repeats=Repeats(least=1, most=1, seconds=0.01), shares=(1.0, 0.5), visit_seconds=20.0)
-    monkeypatch.setattr(module, "CAMPAIGN", quick)
-    monkeypatch.setattr(module, "_cgo17", lambda folder: iter(()))
+    monkeypatch.setattr(steps, "CAMPAIGN", quick)
+    monkeypatch.setattr(steps, "_cgo17", lambda folder: iter(()))
     monkeypatch.setattr(weights, "WEIGHTS", tmp_path / "weights")
-    yield module
+    yield steps
     timing.timing_model.cache_clear()
 
 

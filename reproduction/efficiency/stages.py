@@ -1,7 +1,7 @@
 """Where launches that two devices share lose time: each part alone and both at once, stage by stage.
 
-    python tools/stages.py cpu gpu --problems bezier canny triad heat sparse_matvec > stages.jsonl
-    python tools/stages.py --table stages.jsonl
+    python -m reproduction.efficiency.stages cpu gpu --problems bezier triad heat > stages.jsonl
+    python -m reproduction.efficiency.stages --table stages.jsonl
 
 A line of JSON for each cut of each kernel: medians in milliseconds of what both devices took at once, and
 each of them with the same part while the other did nothing.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -117,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 """How much longer a launch takes right after another device's, or after one that both shared.
 
-    python tools/after.py cpu gpu --problems bezier triad heat --size large usual > after.jsonl
-    python tools/after.py --table after.jsonl
+    python -m reproduction.efficiency.after cpu gpu --problems triad heat --size large > after.jsonl
+    python -m reproduction.efficiency.after --table after.jsonl
 
 For each kernel the device that is faster alone is launched twice after each of: itself, the other device, and
 a cut that both share. A line of JSON for each: the medians of the two launches' stages, in milliseconds.
@@ -15,10 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stages import bound_kernels, parser_of
-
 from apportion.coexecution.bound import Execution
 from reproduction.efficiency.rounds import Bench
+from reproduction.efficiency.stages import bound_kernels, parser_of
 
 STAGES = ("upload", "kernel", "busy", "download")
 _CUT = 0.1
@@ -28,13 +27,16 @@ ITSELF, OTHER, SHARED = "itself", "another device", "a shared launch"
 def after(bench: Bench, repeats: int) -> dict[str, Any]:
     """What the better device takes: what was launched before → the medians of two launches."""
     names = [info.id for info in bench.bound.devices]
-    for policy in (*names, _CUT) * 2:
-        bench.run(policy)
+    for _ in range(2):
+        for name in names:
+            bench.run(name)
+        bench.run(_CUT)
     quickest = {name: min(bench.run(name).wall_seconds for _ in range(3)) for name in names}
     best, other = sorted(names, key=lambda name: quickest[name])
     launches: dict[str, list[tuple[Execution, Execution]]] = {ITSELF: [], OTHER: [], SHARED: []}
     for _ in range(repeats):
-        for before, policy in ((ITSELF, best), (OTHER, other), (SHARED, _CUT)):
+        policies: dict[str, str | float] = {ITSELF: best, OTHER: other, SHARED: _CUT}
+        for before, policy in policies.items():
             bench.run(policy)
             launches[before].append((bench.run(best), bench.run(best)))
     return {

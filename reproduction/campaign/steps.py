@@ -1,13 +1,13 @@
 """The measuring campaign behind docs/results/campaign.md, in steps that fit a machine lent for minutes.
 
-    python tools/campaign.py pack KERNELS --cgo17 FOLDER    # where there is a compiler
-    python tools/campaign.py features KERNELS               # what models see of every case
-    python tools/campaign.py prepare KERNELS RESULTS --devices cpu  # on the machine: compile; may share it
-    python tools/campaign.py prepare KERNELS RESULTS        # try everything on all devices
-    python tools/campaign.py measure KERNELS RESULTS --seconds 180
-    python tools/campaign.py systems KERNELS RESULTS --seconds 40
-    python tools/campaign.py fit KERNELS RESULTS            # a model that never saw the suite
-    python tools/campaign.py suite KERNELS RESULTS efficiency --large  # `apportion suite` without a compiler
+    python -m reproduction.campaign.steps pack KERNELS --cgo17 FOLDER    # where there is a compiler
+    python -m reproduction.campaign.steps features KERNELS               # what models see of every case
+    python -m reproduction.campaign.steps prepare KERNELS RESULTS --devices cpu  # compile; may share it
+    python -m reproduction.campaign.steps prepare KERNELS RESULTS        # try everything on all devices
+    python -m reproduction.campaign.steps measure KERNELS RESULTS --seconds 180
+    python -m reproduction.campaign.steps systems KERNELS RESULTS --seconds 40
+    python -m reproduction.campaign.steps fit KERNELS RESULTS            # a model that never saw the suite
+    python -m reproduction.campaign.steps suite KERNELS RESULTS efficiency --large  # without a compiler
     python -m reproduction campaign --results RESULTS --kernels KERNELS --ship
 
 `tools/campaign.sh` puts the steps together for a machine that is lent.
@@ -41,7 +41,6 @@ from apportion.data.published import cgo17
 from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
 from apportion.measure.campaign import Campaign, read_journal, run_campaign, write_table
-from apportion.measure.preparing import PreparedWorkload, prepare
 from apportion.program import frontends
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
@@ -56,7 +55,8 @@ from apportion.runtime.workload import Case, Workload, from_json
 from apportion.settings import cache_folder
 from apportion.suite import PROBLEMS
 from apportion.suite.generator import Rejected, generate
-from apportion.suite.workloads import SUITE, keep_instances, kept_instance, workloads_of
+from reproduction.campaign.preparing import PreparedWorkload, prepare
+from reproduction.campaign.suite_workloads import SUITE, keep_instances, kept_instance, workloads_of
 
 SEED = 1
 ARRAYS = Path("/tmp/apportion-suite")
@@ -411,7 +411,7 @@ def fit(folder: Path, results: Path) -> None:
     model = fit_timing(
         others, PREFERRED, spreads=(0.5, 0.5),
         device_names=(names[0], names[1]), speeds=(speeds[0], speeds[1]),
-        about={"experiment": "tools/campaign.py fit: without the suite", "about": PREFERRED},
+        about={"experiment": "reproduction.campaign.steps fit: without the suite", "about": PREFERRED},
     )  # fmt: skip
     model.save(WEIGHTS / "timing")
     list_again(WEIGHTS)
