@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from apportion.cli.show import note
 from apportion.errors import UnreadableFile
+from apportion.jobs.journal import Journal
 from apportion.learn.base import list_again
 from apportion.learn.times.campaign_table import (
     CampaignTable,
@@ -54,7 +55,7 @@ def campaign(
 
     Args:
         name: of the machine.
-        results: a folder with a new campaign (`measurements.parquet`, `prepared.json`, `devices.json`), which
+        results: a folder with a new campaign (`measurements.parquet`, `prepared.jsonl`, `devices.json`); it
             takes the place of the shipped table.
         kernels: with `results`: the folder of `kernels.parquet` and `suite.parquet`, with the IR of what was
             measured.
@@ -108,7 +109,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, Any]]:
                 for file in ("kernels.parquet", "suite.parquet")
             ]
         )
-        prepared = plain_json.loads((results / "prepared.json").read_text())
+        prepared = Journal(results / "prepared.jsonl").entries()
         devices = plain_json.loads((results / "devices.json").read_text())
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UnreadableFile(f"Cannot read the campaign in {results}: {error}") from error
@@ -119,7 +120,7 @@ def _read(results: Path, kernels: Path) -> tuple[CampaignTable, dict[str, Any]]:
         features = from_ir({digest: (text, source) for digest, text, source in sources.iter_rows()})
     table, left_out = read_table(points, features, DEVICES)
     pair = first_and_last(points, features, DEVICES)
-    failed = Counter(_short(failure) for *_, failure, _ in prepared if failure)
+    failed = Counter(_short(failure) for line in prepared if (failure := line["failure"]))
     known = {device["id"]: info_from(device) for device in devices}
     chosen = [known[name] for name in DEVICES]
     return table, {

@@ -40,6 +40,7 @@ from apportion.cli import main as apportion
 from apportion.data.published import cgo17
 from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
+from apportion.jobs.journal import Entry, Journal
 from apportion.measure.campaign import Campaign, read_journal, run_campaign, write_table
 from apportion.program import frontends
 from apportion.program.compile import ir_of
@@ -190,15 +191,14 @@ def prepare_all(
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     ir = _carried(folder)
-    alone, journal = results / "compiled.jsonl", results / "prepared.jsonl"
+    alone, journal = (Journal(results / f"{name}.jsonl", sync=False) for name in ("compiled", "prepared"))
     if devices:
         journal = alone
-    done = {line[0] for line in _lines(journal)}
-    impossible = [line for line in _lines(alone) if line[4] and line[0] not in done]
-    if not devices and impossible:
-        with journal.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in impossible)
-    done |= {line[0] for line in impossible}
+    done = {line["called"] for line in journal.entries()}
+    impossible = [line for line in alone.entries() if line["failure"] and line["called"] not in done]
+    if not devices:
+        journal.add(*impossible)
+    done |= {line["called"] for line in impossible}
     packed = _packed(folder)
 
     def workloads() -> Iterator[Workload]:
@@ -211,15 +211,22 @@ def prepare_all(
         yield from published
 
     lock = threading.Lock()
-    with journal.open("a") as file:
+    with journal.alone():
 
         def report(prepared: PreparedWorkload) -> None:
             each = prepared.workload
             with lock:
-                line = [_called(each), each.name, each.suite, each.kernel, prepared.failure, prepared.said]
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                done.add(line[0])
+                journal.add(
+                    {
+                        "called": _called(each),
+                        "name": each.name,
+                        "suite": each.suite,
+                        "kernel": each.kernel,
+                        "failure": prepared.failure,
+                        "said": prepared.said,
+                    }
+                )
+                done.add(_called(each))
                 if len(done) % 50 == 0:
                     print(f"{len(done)} prepared after {time.monotonic() - began:.1f} s", flush=True)
 
@@ -229,10 +236,8 @@ def prepare_all(
             processes=processes, drivers=DriverOptions(threads=1), limits=LIMITS,
             compiled=lambda each: ir[each.digest], report=report, until=began + seconds,
         )  # fmt: skip
-    lines = _lines(journal)
-    print(
-        f"{len(lines)} prepared in {time.monotonic() - began:.0f} s, {sum(bool(x[4]) for x in lines)} failed"
-    )
+    failed = [bool(line["failure"]) for line in journal.entries()]
+    print(f"{len(failed)} prepared in {time.monotonic() - began:.0f} s, {sum(failed)} failed")
 
 
 def _make_arrays(processes: int) -> None:
@@ -255,14 +260,8 @@ def _called(workload: Workload) -> str:
     return f"{workload.digest}:{workload.kernel}:{workload.name}"
 
 
-def _lines(journal: Path) -> list[list[str]]:
-    return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
-
-
-def _prepared(results: Path) -> list[list[str]]:
-    found = _lines(results / "prepared.jsonl")
-    (results / "prepared.json").write_text(json.dumps(found))
-    return found
+def _prepared(results: Path) -> list[Entry]:
+    return Journal(results / "prepared.jsonl").entries()
 
 
 def measure(folder: Path, results: Path, seconds: float, passes: int = 1, sample: int = 900) -> None:
@@ -271,8 +270,9 @@ def measure(folder: Path, results: Path, seconds: float, passes: int = 1, sample
     until = time.monotonic() + seconds
     ir = _carried(folder)
     # What was tried on one device alone is compiled for the others as it comes; visits compare results too.
-    tried = {line[0]: line for line in (*_lines(results / "compiled.jsonl"), *_prepared(results))}
-    good = {name for name, line in tried.items() if not line[4] and not line[5]}
+    compiled = Journal(results / "compiled.jsonl").entries()
+    tried = {line["called"]: line for line in (*compiled, *_prepared(results))}
+    good = {name for name, line in tried.items() if not line["failure"] and not line["said"]}
     workloads = [each for each in (*_suite(), *_packed(folder)) if _called(each) in good]
     print(f"{len(workloads)} kernels of {len(tried)} that were tried", flush=True)
     with OpenCLBackend(DriverOptions(), LIMITS) as backend:
@@ -353,7 +353,7 @@ def systems(folder: Path, results: Path, seconds: float) -> None:
     """Some kernels with the CPU as 1 and as 4 processors, at ranges that the campaign measured with all of
     them and on the GPU."""
     ir = _carried(folder)
-    good = {line[0] for line in _prepared(results) if not line[4] and not line[5]}
+    good = {line["called"] for line in _prepared(results) if not line["failure"] and not line["said"]}
     measured = {
         (point["digest"], point["kernel"], point["work_items"], point["group_items"])
         for point in read_journal(results)
@@ -433,7 +433,6 @@ def suite(folder: Path, words: list[str]) -> None:
 
 def tables(results: Path) -> None:
     """Write the journals as tables, also those of a run that was stopped."""
-    _prepared(results)
     for folder in (results, *sorted(results.glob("cpu-*"))):
         write_table(folder)
 

@@ -10,7 +10,6 @@ Only torch is needed. `python -m reproduction collect programs FOLDER` makes one
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -22,6 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from apportion.jobs.journal import Journal
 from reproduction.collect.torch_programs import Draw, TorchProgram, every_run
 
 STEPS, REPEATS = 12, 5
@@ -120,37 +120,36 @@ def measure(folder: Path, system: str, device: str, *, threads: int, seconds: fl
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     end, left = time.monotonic() + seconds, 0
-    path = folder / f"{system}.jsonl"
-    known = _known(path)
-    with path.open("a") as file:
-        _say(file, ABOUT not in known, {"run": ABOUT, **_about(device, threads)})
-        for program, size in every_run(steps):
-            name = run_name(program, size)
-            if name in known:
-                continue
-            if time.monotonic() > end:
-                left += 1
-                continue
-            _say(file, True, {"run": name, **_timed(program, size, device)})
+    journal = Journal(folder / f"{system}.jsonl", sync=False)
+    known = {entry["run"] for entry in journal.entries()}
+    if ABOUT not in known:
+        journal.add({"run": ABOUT, **_about(device, threads)})
+    for program, size in every_run(steps):
+        name = run_name(program, size)
+        if name in known:
+            continue
+        if time.monotonic() > end:
+            left += 1
+            continue
+        journal.add({"run": name, **_timed(program, size, device)})
     return left
 
 
 def count(folder: Path, *, steps: int) -> None:
     """Count every run that is not counted yet, on one CPU thread."""
     torch.set_num_threads(1)
-    path = folder / f"{COUNTERS}.jsonl"
-    known = _known(path)
-    with path.open("a") as file:
-        for program, size in every_run(steps):
-            if run_name(program, size) not in known:
-                work = made(program, size, "cpu")
-                operators, flops = OperatorCounts(), FlopCounterMode(display=False)
-                with flops:
-                    work()
-                with operators:
-                    work()
-                found = {**operators.counts, "flops": float(flops.get_total_flops())}
-                _say(file, True, {"run": run_name(program, size), "counters": found})
+    journal = Journal(folder / f"{COUNTERS}.jsonl", sync=False)
+    known = {entry["run"] for entry in journal.entries()}
+    for program, size in every_run(steps):
+        if run_name(program, size) not in known:
+            work = made(program, size, "cpu")
+            operators, flops = OperatorCounts(), FlopCounterMode(display=False)
+            with flops:
+                work()
+            with operators:
+                work()
+            found = {**operators.counts, "flops": float(flops.get_total_flops())}
+            journal.add({"run": run_name(program, size), "counters": found})
 
 
 def _timed(program: TorchProgram, size: int, device: str) -> dict[str, Any]:
@@ -179,23 +178,6 @@ def _about(device: str, threads: int) -> dict[str, Any]:
         "device": device, "name": name, "threads": threads or torch.get_num_threads(), "torch": torch.__version__,
         "multiprocessor_share": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", ""),
     }  # fmt: skip
-
-
-def _known(path: Path) -> set[str]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        return set()
-    lines = path.read_text().splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if len(whole) < len(lines):  # an interrupted process left half a line
-        path.write_text("".join(whole))
-    return {json.loads(line)["run"] for line in whole}
-
-
-def _say(file: Any, wanted: bool, line: dict[str, Any]) -> None:
-    if wanted:
-        file.write(json.dumps(line) + "\n")
-        file.flush()
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def test_entries_come_back_in_their_order(tmp_path: Path):
     journal.add({"a": 1})
     journal.add({"a": 2}, {"a": "drei"})
     assert Journal(journal.path).entries() == [{"a": 1}, {"a": 2}, {"a": "drei"}]
-    journal.clear()
+    journal.keep(0)
     assert journal.entries() == []
 
 
@@ -108,11 +108,21 @@ def test_a_journal_that_is_held_is_refused_to_others_and_free_again_afterwards(t
     mine, other = Journal(tmp_path / "journal.jsonl"), Journal(tmp_path / "journal.jsonl")
     with mine.alone():
         mine.add({"a": 1})
-        with pytest.raises(AlreadyWritten, match="is being written by another process"), other.alone():
+        with pytest.raises(AlreadyWritten, match="is being written by process"), other.alone():
             pass
     with other.alone():
         other.add({"a": 2})
     assert mine.entries() == [{"a": 1}, {"a": 2}]
+
+
+def test_the_first_entries_can_be_kept_and_others_added(tmp_path: Path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.add({"n": 0}, {"n": 1}, {"n": 2})
+    journal.keep(2)
+    journal.add({"n": 3})
+    assert [entry["n"] for entry in journal.entries()] == [0, 1, 3]
+    journal.keep(5)
+    assert len(journal.entries()) == 3
 
 
 def test_a_result_is_made_once(tmp_path: Path):

@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import IO, Any
 
-from apportion.errors import AlreadyWritten, MalformedInput, UnreadableFile
+from apportion.errors import MalformedInput, UnreadableFile
+from apportion.jobs.holding import held
 
 Entry = dict[str, Any]
 
@@ -72,19 +73,20 @@ class Journal:
             except OSError as error:
                 raise UnreadableFile(f"Cannot write {self.path}: {error.strerror}") from error
 
-    def clear(self) -> None:
-        """Forget every entry."""
+    def keep(self, count: int) -> None:
+        """Forget all but the first so many entries."""
         with self._open() as file:
-            file.truncate(0)
+            file.seek(0)
+            file.truncate(sum(len(line) for line in file.readlines()[:count]))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from adding meanwhile, since they would do the same work again.
+        """Keep other processes from the same work; the file stays open, so that adding is quick.
 
         Raises:
-            AlreadyWritten: another process holds the journal.
+            AlreadyWritten: another process does that work.
         """
-        with self._open(wait=False) as file:
+        with held(self.path), self._open() as file:
             self._held = file
             try:
                 yield
@@ -92,7 +94,7 @@ class Journal:
                 self._held = None
 
     @contextmanager
-    def _open(self, *, wait: bool = True) -> Iterator[IO[bytes]]:
+    def _open(self) -> Iterator[IO[bytes]]:
         """The file, locked, with its end at the end of the last whole line."""
         if self._held is not None:
             yield self._held
@@ -103,12 +105,7 @@ class Journal:
         except OSError as error:
             raise UnreadableFile(f"Cannot write {self.path}: {error.strerror}") from error
         with file:
-            try:
-                flock(file, LOCK_EX if wait else LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                raise AlreadyWritten(
-                    f"{self.path} is being written by another process: wait for it, or choose another folder"
-                ) from None
+            flock(file, LOCK_EX)
             file.seek(0)
             data = file.read()
             if _whole(data) < len(data):

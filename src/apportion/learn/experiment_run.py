@@ -20,6 +20,7 @@ from apportion.data.batch import Batches
 from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.jobs.holding import held
+from apportion.jobs.journal import Journal
 from apportion.learn import models, tasks
 from apportion.learn.dataflow.evaluation import evaluate
 from apportion.learn.dataflow.examples import examples_of
@@ -123,6 +124,7 @@ class _Log:
     def __init__(self, folder: Path, experiment: Experiment, progress: TextIO) -> None:
         self.folder, self.optimisation, self.progress = folder, experiment.optimisation, progress
         self.name = experiment.task
+        self._metrics = Journal(folder / METRICS, sync=False)
         self.checkpoint: Checkpoint | None = None
         self.seconds = self.seconds_before = 0.0
         self.updates = 0
@@ -153,7 +155,7 @@ class _Log:
 
     def rows(self) -> list[dict[str, Any]]:
         """Everything that was logged."""
-        return [json.loads(line) for line in (self.folder / METRICS).read_text().splitlines()]
+        return self._metrics.entries()
 
     def say(self, text: str) -> None:
         """A line for whoever watches."""
@@ -164,7 +166,7 @@ class _Log:
 
     def stepped(self, step: int, *, loss: float, nodes: int, seconds: float) -> None:
         self.seconds += seconds
-        self._write({"step": step, "loss": loss, "nodes_per_second": nodes / max(seconds, 1e-9)})
+        self._metrics.add({"step": step, "loss": loss, "nodes_per_second": nodes / max(seconds, 1e-9)})
         left = self.seconds / self.optimisation.done(step, self.seconds) - self.seconds
         self.say(
             f"step {step:,} of {self.optimisation.max_steps:,}  loss {loss:.5f}  "
@@ -173,7 +175,7 @@ class _Log:
 
     def validated(self, step: int, scores: Mapping[str, float], *, best: bool) -> None:
         self.updates = step
-        self._write({"step": step, **{f"validation_{name}": value for name, value in scores.items()}})
+        self._metrics.add({"step": step, **{f"validation_{name}": value for name, value in scores.items()}})
         line = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.say(f"step {step:,}  validation {line}{'  (best)' if best else ''}")
 
@@ -219,21 +221,14 @@ class _Log:
 
         A checkpoint follows a validation, and one more validation of the same step follows the last.
         """
-        path = self.folder / METRICS
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept: list[str] = []
-        for line in lines:
-            row = json.loads(line) if line.endswith("}") else {"step": step + 1}
+        kept = 0
+        for row in self._metrics.entries():
             if row["step"] > step:
                 break
-            kept.append(line)
+            kept += 1
             if row["step"] == step and "loss" not in row:
                 break
-        replace_file(path, "".join(f"{line}\n" for line in kept).encode())
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        with (self.folder / METRICS).open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        self._metrics.keep(kept)
 
 
 def _described(experiment: Experiment, store: DataflowStore) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class _Flight:
 
     def landed(self) -> None:
         """The journal has everything: begin anew."""
-        self._journal.clear()
+        self._journal.keep(0)
 
     def __enter__(self) -> Self:
         return self

@@ -42,9 +42,9 @@ def test_every_step_runs_where_nothing_was_prepared(tool: ModuleType, tmp_path: 
     tool.pack(kernels, tmp_path, 3)
     tool.prepare_all(kernels, results, 2, 120.0)
     lines = [json.loads(line) for line in (results / "prepared.jsonl").read_text().splitlines()]
-    assert {line[2] for line in lines} == {"generated", "apportion"}
+    assert {line["suite"] for line in lines} == {"generated", "apportion"}
     assert len(lines) == 4
-    assert not [line for line in lines if line[4]]
+    assert not [line for line in lines if line["failure"]]
     tool.features(kernels, 1)
     tool.measure(kernels, results, 60.0)
     points = read_journal(results)
