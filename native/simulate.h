@@ -1,4 +1,4 @@
-// The control flow of a kernel, followed for a few work-items: program/kernel/simulate.py translates what decides it.
+// The control flow of a kernel, followed for a few work-items: program/kernel/block_counts.py translates what decides it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -8,8 +8,8 @@ import pytest
 from apportion.schedule.beliefs import exact
 from apportion.schedule.problem import SchedulingProblem
 from apportion.schedule.programs import UnsolvedProgram, _capacity, _solved, said_of
-from apportion.schedule.readers.source import TraceRequest
 from apportion.schedule.readers.synthetic import read
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.rounds import ROUND_POLICIES, MaxMinFairnessPerf, RoundPolicy, run_in_rounds
 from apportion.schedule.simulate import simulate
 from apportion.schedule.trace import parse_systems

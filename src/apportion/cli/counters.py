@@ -188,7 +188,7 @@ def kernel(
         out: a Parquet file for the table.
         json: print one JSON object.
     """
-    from apportion.measure.counters.launch import (
+    from apportion.measure.counters.profile_file import (
         profile_file,  # llvmlite and the compiler are only for kernels
     )
 

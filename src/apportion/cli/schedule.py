@@ -10,11 +10,11 @@ from cyclopts import App, Parameter
 from apportion.cli.show import note, print_json, print_table, progress
 from apportion.errors import InvalidSetting
 from apportion.schedule.beliefs import Beliefs, exact, of_file, of_table, with_errors
-from apportion.schedule.metrics import ScheduleSummary
 from apportion.schedule.policies import policies
 from apportion.schedule.problem import ScheduleSettings
+from apportion.schedule.quality import ScheduleSummary
 from apportion.schedule.readers import readers
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.simulate import RUN_TO_END, SimulatedPolicy, write_jobs
 from apportion.schedule.simulate import simulate as simulate_policies
 from apportion.schedule.trace import JobTrace, parse_systems

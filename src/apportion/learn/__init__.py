@@ -110,7 +110,7 @@ tasks = Registry(
         "subexpressions": f"{_DATAFLOW}:subexpressions",
         "device-mapping": "apportion.learn.shares.device_mapping:device_mapping",
         "load-balance": "apportion.learn.shares.load_balance:load_balance",
-        "config_ranking": "apportion.learn.ranking.task:config_ranking",
+        "config_ranking": "apportion.learn.ranking.ranking_task:config_ranking",
     },
 )
 "What is asked: each task a frozen value, found by name."

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
-class Estimate(Protocol):
+class WithInterval(Protocol):
     """A value, and the range that is likely to hold it."""
 
     @property
@@ -17,7 +17,7 @@ class Estimate(Protocol):
     def high(self) -> float: ...
 
 
-def with_interval(found: Estimate | Mapping[str, float] | Sequence[float], form: str = ".3f") -> str:
+def with_interval(found: WithInterval | Mapping[str, float] | Sequence[float], form: str = ".3f") -> str:
     """`1.02 (1.00 to 1.04)`; the value alone where the interval is a point.
 
     Args:

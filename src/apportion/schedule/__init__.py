@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from apportion.schedule.beliefs import Beliefs, exact, with_errors
-from apportion.schedule.metrics import ScheduleSummary
 from apportion.schedule.policies import policies
 from apportion.schedule.problem import Schedule, ScheduleSettings, SchedulingProblem
+from apportion.schedule.quality import ScheduleSummary
 from apportion.schedule.readers import readers
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.simulate import SimulatedPolicy, simulate
 from apportion.schedule.trace import JobTrace, SystemSlots, parse_systems
 

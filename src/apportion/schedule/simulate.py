@@ -13,9 +13,9 @@ import polars as pl
 
 from apportion.errors import MissingPackage, UnknownName
 from apportion.schedule.beliefs import Beliefs, exact
-from apportion.schedule.metrics import ScheduleSummary, summary_of
 from apportion.schedule.policies import policies
 from apportion.schedule.problem import Schedule, ScheduleSettings, SchedulingProblem
+from apportion.schedule.quality import ScheduleSummary, summary_of
 from apportion.schedule.trace import JobTrace, write_table
 
 RUN_TO_END, ROUNDS = "run-to-end", "rounds"

@@ -41,7 +41,7 @@ class _Process:
             WorkerCrashed: it does not start.
         """
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "apportion.serve.worker", str(folder.resolve()),
+            sys.executable, "-P", "-m", "apportion.serve.question_worker", str(folder.resolve()),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_BYTES,
             start_new_session=True, cwd=_own(folder),
         )  # fmt: skip

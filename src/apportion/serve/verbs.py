@@ -50,7 +50,7 @@ from apportion.schedule.beliefs import with_errors
 from apportion.schedule.policies import policies
 from apportion.schedule.problem import ScheduleSettings
 from apportion.schedule.readers import synthetic
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.report import queue_of
 from apportion.schedule.simulate import simulate
 from apportion.schedule.trace import parse_systems

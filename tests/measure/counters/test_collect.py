@@ -15,7 +15,7 @@ from apportion.errors import InvalidSetting, JobError, UnknownName
 from apportion.measure.counters import collect as collecting
 from apportion.measure.counters.collect import Found, chosen, collect, probe, this_system
 from apportion.measure.counters.command import Command
-from apportion.measure.counters.source import MissingCounter, Reading
+from apportion.measure.counters.counter_source import MissingCounter, Reading
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="commands are counted on Linux")
 

@@ -13,9 +13,9 @@ from apportion.measure.counters import kept_choice
 from apportion.measure.counters.callgrind import CallgrindSource
 from apportion.measure.counters.collect import collect, source_of
 from apportion.measure.counters.command import Command
+from apportion.measure.counters.counter_source import Reading
 from apportion.measure.counters.emulated import QemuSource
 from apportion.measure.counters.mix import MOST_UNKNOWN, MixCounter
-from apportion.measure.counters.source import Reading
 from benchmarks.known_programs import ADD, DECREMENT, known_programs
 
 pytest.importorskip("capstone")

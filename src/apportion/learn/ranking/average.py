@@ -16,7 +16,7 @@ from apportion.errors import InvalidSetting
 from apportion.learn import rankers
 from apportion.learn.model import Checkpoint, Optimisation, Report
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, load_ranker, validation_scores
-from apportion.learn.ranking.task import config_ranking
+from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.settings import convert
 
 

@@ -17,8 +17,8 @@ from apportion.errors import InvalidSetting, MissingPackage
 from apportion.learn.forest import Forest
 from apportion.learn.model import Optimisation, Report
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, only, validation_scores
+from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.learn.ranking.rows import FeatureSet, Rows, configuration_rows, relative_log
-from apportion.learn.ranking.task import config_ranking
 from apportion.settings import convert
 
 _LEVELS = 31

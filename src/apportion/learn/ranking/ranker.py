@@ -21,7 +21,7 @@ from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.learn import rankers
 from apportion.learn.model import Optimisation, Report
-from apportion.learn.ranking.task import METRICS, config_ranking
+from apportion.learn.ranking.ranking_task import METRICS, config_ranking
 from apportion.settings import convert
 
 Graphs = Sequence[ConfiguredGraph]

@@ -27,9 +27,9 @@ from apportion.learn.nn.losses import loss_called
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, validation_scores
 from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of
 from apportion.learn.ranking.ranking_network import RankingNetwork
+from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.learn.ranking.reached_nodes import configurable_of, logarithmic, select
 from apportion.learn.ranking.step import GraphGradients
-from apportion.learn.ranking.task import config_ranking
 from apportion.settings import convert
 
 KEPT_BYTES = 1 << 30

@@ -22,8 +22,8 @@ from apportion.learn.experiment_run import PAGE, RESULT, _device, _Log
 from apportion.learn.model import Optimisation
 from apportion.learn.ranking.rank_predictor import trust_of
 from apportion.learn.ranking.ranker import evenly
+from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.learn.ranking.rankings import rank_graphs, summary
-from apportion.learn.ranking.task import config_ranking
 from apportion.learn.training_page import ranking_page
 from apportion.settings import replace_file
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from apportion.data.catalogue import dataset_called
 from apportion.data.published.cgo17 import PAIRS
 from apportion.errors import InvalidSetting
+from apportion.learn.shares.campaign_rows import read_campaign
 from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
-from apportion.learn.shares.measured import read_campaign
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from apportion import __version__
 from apportion.data.folds import Origins, folds_of
 from apportion.data.scaling import Standard
+from apportion.learn.shares.campaign_rows import read_campaign
 from apportion.learn.shares.kernel_model import FLOOR, ConformalScores, Familiarity, KernelModel
 from apportion.learn.shares.kernel_table import KernelTable
-from apportion.learn.shares.measured import read_campaign
 from apportion.learn.shares.trees import PooledSettings, grown
 from apportion.program.source import Source
 

@@ -15,7 +15,7 @@ sources = Registry(
         "callgrind": "apportion.measure.counters.callgrind:CallgrindSource",
         "step-sampled": "apportion.measure.counters.traced:SampledStepSource",
         "step": "apportion.measure.counters.traced:StepSource",
-        "static": "apportion.measure.counters.static:StaticSource",
+        "static": "apportion.measure.counters.static_mix:StaticSource",
         "ncu": "apportion.measure.counters.gpu:NsightComputeSource",
     },
 )

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.measure.counters.command import Command, execute
+from apportion.measure.counters.counter_source import CounterSource, Reading, reading_of_mix
 from apportion.measure.counters.elf import ObjectFile
 from apportion.measure.counters.mix import MixCounter
-from apportion.measure.counters.source import CounterSource, Reading, reading_of_mix
 
 _COST = re.compile(r"^([+*-]?(?:0x[0-9a-f]+|\d*)) ")
 _NAMELESS = "???"

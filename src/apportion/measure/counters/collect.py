@@ -24,7 +24,13 @@ from apportion.errors import (
 )
 from apportion.measure.counters import sources as known_sources
 from apportion.measure.counters.command import Command, execute
-from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, WatchingSource, watched
+from apportion.measure.counters.counter_source import (
+    CounterSource,
+    MissingCounter,
+    Reading,
+    WatchingSource,
+    watched,
+)
 
 CLOCK = "clock"
 COLLECTION_SECONDS = "collection_seconds"

@@ -12,8 +12,8 @@ from pathlib import Path
 import apportion
 from apportion.errors import InvalidSetting, JobError
 from apportion.measure.counters.command import Command, execute
+from apportion.measure.counters.counter_source import CounterSource, Reading, reading_of_mix
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import CounterSource, Reading, reading_of_mix
 
 PLUGIN = "_qemu_blocks.so"
 

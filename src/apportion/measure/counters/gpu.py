@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from apportion.errors import InvalidSetting, JobError
 from apportion.measure.counters.command import Command, Watcher, execute
+from apportion.measure.counters.counter_source import CounterSource, MissingCounter, Reading, WatchingSource
 from apportion.measure.counters.imports.ncu import launches_of
-from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, WatchingSource
 
 _SENT, _RECEIVED = 0, 1  # nvmlPcieUtilCounter_t, as the GPU sees it
 _NVML = "libnvidia-ml.so.1"

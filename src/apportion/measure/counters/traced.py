@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 from apportion import _native
 from apportion.errors import JobError, LimitExceeded
 from apportion.measure.counters.command import Command, execute
+from apportion.measure.counters.counter_source import CounterSource, MissingCounter, Reading, reading_of_mix
 from apportion.measure.counters.mix import MIX_COUNTERS, MixCounter
-from apportion.measure.counters.source import CounterSource, MissingCounter, Reading, reading_of_mix
 
 MOST_STEPS = 2_000_000
 BURST, GAP_MICROSECONDS = 500, 20_000

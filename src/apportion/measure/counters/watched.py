@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from apportion.measure.counters.command import Watcher
+from apportion.measure.counters.counter_source import MissingCounter, Reading, WatchingSource
 from apportion.measure.counters.perfevents import (
     HARDWARE,
     SOFTWARE,
@@ -19,7 +20,6 @@ from apportion.measure.counters.perfevents import (
     explained,
     tracepoints,
 )
-from apportion.measure.counters.source import MissingCounter, Reading, WatchingSource
 
 _PAGE_FAULTS = (9, 10, 11, 12)  # minflt, cminflt, majflt, cmajflt in /proc/PID/stat, counted from 0
 

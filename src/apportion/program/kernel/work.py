@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.program.kernel.block_counts import simulated
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.features import family_of
 from apportion.program.kernel.instructions import Instruction, IRFunction, IRModule
-from apportion.program.kernel.simulate import simulated
 
 WORK = (
     "float operations", "double operations", "integer operations", "divisions", "roots", "powers", "angles",

@@ -57,7 +57,7 @@ _POLL_SECONDS = 0.05
 "How often a busy worker's memory is looked at."
 _KEPT_PLANS = 32
 "Plans that a worker keeps, to be launched again without being sent."
-_SERVER = "apportion.runtime.opencl.server"
+_SERVER = "apportion.runtime.opencl.worker_process"
 "What the worker runs, in its cage."
 _SWEEP_SECONDS = 5.0
 "What a keeper has to end and collect what it keeps, on a busy machine."

@@ -11,7 +11,7 @@ readers = Registry(
         "gavel": "apportion.schedule.readers.gavel:read",
         "swf": "apportion.schedule.readers.swf:read",
         "sacct": "apportion.schedule.readers.sacct:read",
-        "measured": "apportion.schedule.readers.measured:read",
+        "measured": "apportion.schedule.readers.measured_jobs:read",
         "synthetic": "apportion.schedule.readers.synthetic:read",
     },
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.trace import JobTrace, codes_of, numbers_of, read_table, whole_numbers_of
 
 Speeds = dict[tuple[str, int, str], float]

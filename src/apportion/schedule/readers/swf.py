@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.schedule.readers.ratios import read_times, times_elsewhere
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.trace import Floats, JobTrace, SystemSlots, codes_of
 
 FIELDS = 18

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InvalidSetting
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.trace import Codes, Floats, Integers, JobTrace
 
 PROGRAMS = 40

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
-from apportion.schedule.readers.source import TraceRequest
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.trace import (
     PREDICTED,
     SECONDS,

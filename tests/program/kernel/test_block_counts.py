@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from apportion import _native
 from apportion.program.compile import ir_of
+from apportion.program.kernel.block_counts import Simulated, sample, simulated
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.instructions import IRFunction, read_module
-from apportion.program.kernel.simulate import Simulated, sample, simulated
 from apportion.program.source import Source
 from apportion.suite import problem_of
 

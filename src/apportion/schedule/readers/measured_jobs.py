@@ -6,8 +6,8 @@ import numpy as np
 
 from apportion.errors import InvalidSetting
 from apportion.schedule.readers.ratios import read_times
-from apportion.schedule.readers.source import TraceRequest
 from apportion.schedule.readers.synthetic import drawn_trace
+from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.trace import JobTrace
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from apportion.errors import InvalidSetting
 from apportion.measure.counters.command import Command, execute
+from apportion.measure.counters.counter_source import CounterSource, Reading
 from apportion.measure.counters.elf import ObjectFile
 from apportion.measure.counters.mix import MixCounter
-from apportion.measure.counters.source import CounterSource, Reading
 
 _MOST_BYTES = 1 << 20
 

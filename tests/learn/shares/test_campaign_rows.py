@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.learn.shares.campaign_rows import read_campaign
 from apportion.learn.shares.kernel_model import KernelModel
-from apportion.learn.shares.measured import read_campaign
 from apportion.learn.shares.shipping import ship_pair
 from apportion.learn.shares.trees import PooledSettings
 from apportion.program.kernel.features import INPUTS, RANGE_INPUTS
