@@ -11,7 +11,7 @@ from apportion.advise.tuning import TriedConfiguration, Tuning, by_time
 from apportion.report import html
 from apportion.report.charts import curves
 from apportion.report.numbers import in_time
-from apportion.report.tables import html_table
+from apportion.report.tabular import html_table
 
 _SHOWN = 20
 "Rows of the table."

@@ -9,7 +9,7 @@ from apportion.coexecution.compare import Comparison
 from apportion.report import html
 from apportion.report.charts import bars, curves
 from apportion.report.svg import AXIS, colour, drawing, path, rect, text
-from apportion.report.tables import html_table
+from apportion.report.tabular import html_table
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.plan import DeviceTime
 

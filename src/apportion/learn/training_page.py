@@ -8,7 +8,7 @@ from typing import Any
 from apportion.report import html
 from apportion.report.charts import curves
 from apportion.report.numbers import with_interval
-from apportion.report.tables import html_table
+from apportion.report.tabular import html_table
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 

@@ -11,7 +11,7 @@ from apportion.report import html
 from apportion.report.charts import curves, plain_number
 from apportion.report.numbers import in_time
 from apportion.report.svg import colour, drawing, rect, text
-from apportion.report.tables import html_table
+from apportion.report.tabular import html_table
 from apportion.schedule.simulate import SimulatedPolicy
 from apportion.schedule.trace import Floats, JobTrace
 

@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from apportion.report.tables import html_table, markdown_table
+from apportion.report.tabular import html_table, markdown_table
 
 
 def test_a_table_in_markdown_aligns_numbers_to_the_right():
