@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-fast check docs bench format native web clean
+.PHONY: demo test test-fast check docs bench format native web release clean
 
 demo: $(VENV)/.ready
 	$(BIN)/apportion demo --out out/demo
@@ -38,6 +38,10 @@ bench: $(VENV)/.ready
 # The page of the studio, from its sources in web/ into the package.
 web:
 	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
+
+# What a release holds, from the last commit, into out/dist: see docs/howto/release.md.
+release: $(VENV)/.ready
+	$(BIN)/python tools/release.py --out out/dist
 
 native: $(VENV)/.packages
 	$(PIP) install --no-build-isolation --no-deps --editable .

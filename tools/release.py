@@ -1,4 +1,4 @@
-"""Build what is released: an sdist, a wheel for each platform, a bill of materials, the changes and checksums.
+"""Build a release: an sdist, a wheel for each platform, a bill of materials, the changes and checksums.
 
     python tools/release.py --out out/dist [--python python3.11 --python python3.12] [--platform x86_64]
 
@@ -87,10 +87,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def version_of(repository: Path, commit: str = "HEAD") -> str:
     """The version of a commit: its tag, or a development version after the newest tag."""
-    said = subprocess.run(
-        ["git", "-C", str(repository), "describe", "--tags", "--long", "--match", "v[0-9]*.[0-9]*.[0-9]*", commit],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    asked = ["git", "-C", str(repository), "describe", "--tags", "--long", "--match", "v[0-9]*.[0-9]*.[0-9]*"]
+    said = subprocess.run([*asked, commit], capture_output=True, text=True, check=False)
     found = _DESCRIBED.fullmatch(said.stdout.strip())
     if found is None:  # no tag yet: the version that the sources name comes next
         name, pattern = _VERSIONED[0]
@@ -126,7 +124,8 @@ def stamp(tree: Path, version: str) -> None:
 def changes(tree: Path, version: str, seconds: int) -> str:
     """What changed, gathered from `changelog.d/` by towncrier."""
     done = subprocess.run(
-        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version, "--date", _iso(seconds)[:10]],
+        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version,
+         "--date", _iso(seconds)[:10]],
         cwd=tree, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -164,9 +163,10 @@ def wheel(archive: Path, out: Path, python: Path, platform: str, seconds: int) -
             opened.extractall(folder, filter="data")
         (tree,) = folder.iterdir()
         compiler = folder / "c++"
+        hidden = f"-ffile-prefix-map={folder}=. -ffile-prefix-map={python.parents[1]}=tools"
         compiler.write_text(
-            f"#!/bin/sh\nexec {python} -m ziglang c++ -target {platform}-linux-gnu.{GLIBC} "
-            f'-ffile-prefix-map={folder}=. -ffile-prefix-map={python.parents[1]}=tools -Wl,--build-id=none "$@"\n'
+            f"#!/bin/sh\nexec {python} -m ziglang c++ -target {platform}-linux-gnu.{GLIBC} {hidden} "
+            '-Wl,--build-id=none "$@"\n'
         )
         compiler.chmod(0o755)
         suffix = _run(
@@ -234,7 +234,8 @@ def bill_of_materials(tree: Path, version: str, seconds: int) -> str:
         "metadata": {
             "timestamp": _iso(seconds),
             "component": {
-                "type": "library", "bom-ref": reference, "purl": reference, "name": "apportion", "version": version,
+                "type": "library", "bom-ref": reference, "purl": reference,
+                "name": "apportion", "version": version,
                 "licenses": [{"license": {"id": project["license"]}}],
             },
         },

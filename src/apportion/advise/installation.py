@@ -21,6 +21,7 @@ from typing import Any
 from apportion import __version__
 from apportion.errors import ApportionError, MissingPackage
 from apportion.jobs import LocalRunner, cage, landlock
+from apportion.jobs.processors import memory_bytes, processors
 from apportion.program.toolchain import toolchain_of
 
 PURPOSES = {
@@ -226,8 +227,8 @@ def _machine() -> dict[str, Any]:
     return {
         "system": platform.platform(),
         "architecture": platform.machine(),
-        "processors": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "processors": processors(),
+        "memory_bytes": memory_bytes(),
         "landlock": landlock.version(),
     }
 

@@ -11,7 +11,6 @@ is gone counts no more.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.jobs.holding import lock
 from apportion.measure.space import Configuration, Range, Space, key_of
 
 FORMAT = 1
@@ -142,7 +142,7 @@ class Study:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file.fileno(), wait=True)
                 yield file
         except OSError as error:
             raise UnreadableFile(f"Cannot use the study {self.path}: {error.strerror or error}") from error

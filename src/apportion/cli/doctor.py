@@ -42,7 +42,8 @@ def _print_tables(findings: dict[str, Any]) -> None:
             ["system", machine["system"]],
             [
                 "machine",
-                f"{machine['processors']} processors, {size_in_words(machine['memory_bytes'])} of memory",
+                f"{machine['processors']} processors, "
+                f"{size_in_words(machine['memory_bytes'] or 0)} of memory",
             ],
             ["Landlock", f"{landlocked} (keeps compilers away from other files)"],
             ["kernels", _held(findings["confinement"])],

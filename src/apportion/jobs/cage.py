@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,6 +19,9 @@ from typing import Any, Self
 
 from apportion.errors import InvalidSetting
 from apportion.jobs import landlock, seccomp
+
+if sys.platform != "win32":
+    import resource
 
 _PDEATHSIG, _CAPBSET_DROP, _AMBIENT, _AMBIENT_CLEAR_ALL = 1, 24, 47, 4  # prctl
 _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x08000000, 0x10000000, 0x40000000

@@ -5,15 +5,17 @@ taken on by a thread that exists only to start the child (see `landlock`), and r
 outside (`prlimit`) before the child is given its input. A launcher program between us and the command would
 do the same for 13 ms a start; this way a start takes 1.5 ms in all. The price: what a command does in its
 first millisecond, before it reads its input, is not limited in memory and file size. Compilers read first.
+
+Elsewhere than on Linux the limits are those on time and output: there is no call that limits another process.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,9 +29,14 @@ from typing import IO
 from apportion.errors import DeadlineExceeded, InvalidSetting, JobError, LimitExceeded, WorkerCrashed
 from apportion.jobs import landlock
 
+if sys.platform != "win32":
+    import resource
+
 _CHUNK = 1 << 16
+_LINUX = sys.platform.startswith("linux")
 _OUT_OF_MEMORY = (b"out of memory", b"bad_alloc", b"MemoryError", b"Cannot allocate memory", b"OutOfMemory")
 "What programs say when an allocation fails."
+_LAST_WORDS_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -107,8 +114,11 @@ def run(
         process = _started(command, folder, dict(environment or {}), rights)
         child = _Child(process, stdin, limits, start)
         try:
-            _limit(process.pid, limits)
-            child.talk()
+            if _LINUX:
+                _limit(process.pid, limits)
+                child.talk()
+            else:
+                child.talk_by_threads()
         finally:
             child.end()
         return child.finished(Path(command[0]).name)
@@ -224,25 +234,61 @@ class _Child:
         finally:
             os.close(end)
 
+    def talk_by_threads(self) -> None:
+        """The same with a thread for each pipe, for systems where pipes and processes cannot be waited for
+        together."""
+        readers = [threading.Thread(target=self._take_all, args=(name,)) for name in self.written]
+        feeder = threading.Thread(target=self._feed_all)
+        for thread in (*readers, feeder):
+            thread.start()
+        try:
+            self.process.wait(max(0.0, self.start + self.limits.seconds - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.late = not self.talkative
+        finally:
+            self._kill()
+            for thread in (*readers, feeder):
+                thread.join(_LAST_WORDS_SECONDS)  # a process that it left behind may hold a pipe open
+
+    def _take_all(self, name: str) -> None:
+        with suppress(OSError, ValueError):
+            while self._take(name):
+                if self.talkative:
+                    self._kill()
+
+    def _feed_all(self) -> None:
+        feed: IO[bytes] = self.process.stdin  # type: ignore[assignment]
+        with suppress(OSError, ValueError):
+            unsent = memoryview(self.stdin)
+            while unsent:
+                unsent = unsent[_sent(feed, unsent) :]
+            feed.close()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            if sys.platform != "win32":
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+
     def end(self) -> None:
         """Kill what is left of the process group, and collect the child. Its number is ours until then."""
         for name in ("stdin", "stdout", "stderr"):
             getattr(self.process, name).close()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._kill()
         self.process.wait()
         self.seconds = time.monotonic() - self.start
 
     def finished(self, name: str) -> Finished:
         """What became of it."""
         limits, code = self.limits, self.process.returncode
-        if self.late or code == -signal.SIGXCPU:
+        if self.late or (_LINUX and code == -signal.SIGXCPU):
             raise DeadlineExceeded(f"{name} took longer than {limits.seconds:g} seconds and was stopped")
-        if self.talkative or code == -signal.SIGXFSZ:
+        if self.talkative or (_LINUX and code == -signal.SIGXFSZ):
             raise LimitExceeded(f"{name} wrote more than {limits.output_bytes:,} bytes and was stopped")
         stderr = bytes(self.written["stderr"])
         died = -code if code < 0 else code - 128  # 128 + n: some programs report a death inside them that way
-        if 0 < died <= signal.SIGRTMAX:
+        if 0 < died < signal.NSIG:
             if any(words in stderr for words in _OUT_OF_MEMORY):
                 raise LimitExceeded(f"{name} needed more than {limits.memory_bytes:,} bytes of memory")
             raise WorkerCrashed(f"{name} crashed ({signal.strsignal(died)})")

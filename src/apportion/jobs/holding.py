@@ -42,6 +42,16 @@ def held(out: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def lock(descriptor: int, *, wait: bool = False) -> None:
+    """Take the lock of an open file, which goes when the file is closed. Windows has none: nothing happens.
+
+    Raises:
+        BlockingIOError: another process holds it, and `wait` is false.
+    """
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _locked(out: Path, place: Path) -> int:
     """A descriptor of the lock file, which is held until it is closed."""
     for _ in range(_TRIES):
@@ -51,8 +61,7 @@ def _locked(out: Path, place: Path) -> int:
         except OSError as error:
             raise UnreadableFile(f"Cannot write to {out}: {error.strerror}") from error
         try:
-            if sys.platform != "win32":
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
         except BlockingIOError:
             said = _owner(descriptor)
             os.close(descriptor)

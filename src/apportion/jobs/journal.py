@@ -11,12 +11,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import IO, Any
 
 from apportion.errors import MalformedInput, UnreadableFile
-from apportion.jobs.holding import held
+from apportion.jobs.holding import held, lock
 
 Entry = dict[str, Any]
 
@@ -105,7 +104,7 @@ class Journal:
         except OSError as error:
             raise UnreadableFile(f"Cannot write {self.path}: {error.strerror}") from error
         with file:
-            flock(file, LOCK_EX)
+            lock(file.fileno(), wait=True)
             file.seek(0)
             data = file.read()
             if _whole(data) < len(data):

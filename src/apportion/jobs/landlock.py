@@ -11,6 +11,7 @@ import ctypes
 import os
 import stat
 import struct
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -38,12 +39,15 @@ KEEP = (WRITE | _REFER) & ~_SPECIAL_FILES
 DEVICE = READ | _WRITE_FILE | _IOCTL_DEVICE
 "Read, write and control, but make and remove nothing."
 
-_libc = ctypes.CDLL(None, use_errno=True)
+if sys.platform != "win32":
+    _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @cache
 def version() -> int:
     """The Landlock version of the running kernel; 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _CREATE_VERSION)))
 
 

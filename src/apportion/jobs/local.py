@@ -11,8 +11,8 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import resource
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -36,6 +36,9 @@ from apportion.errors import (
 from apportion.jobs.base import Outcome, Runner, as_ours, outcome_of
 from apportion.jobs.processors import processors
 from apportion.jobs.values import packed, restored
+
+if sys.platform != "win32":
+    import resource
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -81,6 +84,8 @@ class LocalRunner(Runner):
             raise InvalidSetting(f"memory_bytes must be positive, not {self.memory_bytes}")
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
+        if not hasattr(os, "setsid"):
+            raise JobError("Worker processes need Linux or macOS. Use a runner on a cluster: ray or slurm")
         return self._outcomes(packed_function(function), items)
 
     def _outcomes(self, program: bytes, items: Iterable[Any]) -> Iterator[Outcome[Any]]:

@@ -1,11 +1,15 @@
-"""How many processors this process may really use: what it was bound to, and what its container is given."""
+"""What this process has: the processors it is bound to and its container is given; the memory it took."""
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
+
+if sys.platform != "win32":
+    import resource
 
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -17,6 +21,19 @@ def processors(*, membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = min(_quotas(membership, groups), default=math.inf)
     return max(1, min(bound, math.ceil(quota) if quota < math.inf else bound))
+
+
+def memory_bytes() -> int | None:
+    """The memory of this machine; None where the system does not say (Windows)."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process has held so far; 0 on Windows, which does not say."""
+    if sys.platform == "win32":
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10
 
 
 def _quotas(membership: Path, groups: Path) -> list[float]:

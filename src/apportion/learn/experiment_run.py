@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from apportion.data.store import DataflowStore
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.jobs.holding import held
 from apportion.jobs.journal import Journal
+from apportion.jobs.processors import peak_memory_bytes
 from apportion.learn import models, tasks
 from apportion.learn.dataflow.evaluation import evaluate
 from apportion.learn.dataflow.examples import examples_of
@@ -111,7 +111,7 @@ def _train(
         "date": datetime.now(UTC).date().isoformat(),
         "hardware": hardware(_device(experiment)),
         "seconds": round(log.seconds_before + time.monotonic() - started, 1),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory_bytes(),
     }
     replace_file(folder / PAGE, dataflow_page(described, log.rows(), result).encode())
     replace_file(folder / RESULT, json.dumps(result, indent=1).encode())

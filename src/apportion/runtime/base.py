@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -12,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting
+from apportion.jobs.processors import memory_bytes
+
+_UNKNOWN_MEMORY = 8 << 30
+"Where the system does not say how much there is."
 
 Value = NDArray[Any] | np.generic | int | float | bytes
 
@@ -132,7 +135,7 @@ class Limits:
     calibration_seconds: float = 4.0
     """For measuring what one device does per second, before its first launch. What is essential is measured
     however long that takes; what there is no time for is named in `Calibration.left_out`."""
-    memory_bytes: int = field(default_factory=lambda: _physical_memory() * 8 // 10)
+    memory_bytes: int = field(default_factory=lambda: (memory_bytes() or _UNKNOWN_MEMORY) * 8 // 10)
     require_confinement: bool = False
     "Refuse to run kernels where this machine cannot confine the process (`jobs.cage`)."
 
@@ -150,10 +153,6 @@ def info_from(values: Mapping[str, Any]) -> DeviceInfo:
     for name in ("faults", "max_work_item_sizes"):
         found[name] = tuple(found.get(name, ()))
     return DeviceInfo(**found)
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 UNHURRIED = Limits(calibration_seconds=60.0)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+if sys.platform != "win32":
+    import resource
 
 _PACKAGES = Path("/sys/class/powercap")
 _STAT = Path("/proc/stat")
@@ -40,6 +43,9 @@ class Observer:
 
 def _counters() -> list[Observer]:
     """What the system counts for this process, all of its threads together."""
+
+    if sys.platform == "win32":
+        return []
 
     def used() -> resource.struct_rusage:
         return resource.getrusage(resource.RUSAGE_SELF)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +15,9 @@ from typing import Any
 
 from apportion.errors import DeadlineExceeded, InvalidSetting, LimitExceeded, WorkerCrashed
 from apportion.serve.failures import BUG, Failed, Refused
+
+if sys.platform != "win32":
+    import resource
 
 Report = Callable[[Any], None]
 _LINE_BYTES = 64 << 20
@@ -47,7 +49,7 @@ class _Process:
         )  # fmt: skip
         found = cls(process)
         try:
-            if memory_bytes is not None:
+            if memory_bytes is not None and sys.platform == "linux":
                 resource.prlimit(process.pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))
             word = await asyncio.wait_for(found.hear(), _START_SECONDS)
             found.restricted = bool(word["ready"]["restricted"])
@@ -96,7 +98,10 @@ class _Process:
     async def kill(self) -> None:
         """End the process and what it started."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            if sys.platform != "win32":
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
         with suppress(ProcessLookupError):
             await self.process.wait()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import tempfile
 import traceback
@@ -20,9 +19,13 @@ from typing import Any
 from apportion.errors import ApportionError
 from apportion.jobs import landlock
 from apportion.jobs.lifetime import end_with_parent
+from apportion.jobs.processors import peak_memory_bytes
 from apportion.serve.failures import failure_of
 from apportion.serve.verbs import answer
 from apportion.settings import cache_folder
+
+if sys.platform != "win32":
+    import resource
 
 _READABLE = (
     "/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys", "/etc/OpenCL", "/etc/ld.so.cache",
@@ -37,7 +40,8 @@ def main() -> None:
     # What a driver or a library prints is no answer.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "win32":
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     restricted = _restrict(folder)
     end_with_parent()
 
@@ -55,7 +59,7 @@ def main() -> None:
 def _answer(verb: str, form: Any, say: Callable[[str, Any], None]) -> None:
     try:
         found = answer(verb, form, report=lambda event: say("event", event))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        memory = peak_memory_bytes()
         say("answer", {"value": found, "memory": memory})
     except ApportionError as error:
         status, body = failure_of(error)

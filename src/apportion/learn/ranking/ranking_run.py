@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from apportion.data.artifact import read_bytes
 from apportion.data.configurations import ConfigurationStore, ConfiguredGraph
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs.processors import peak_memory_bytes
 from apportion.learn import rankers
 from apportion.learn.experiment_run import PAGE, RESULT, _device, _Log
 from apportion.learn.model import Optimisation
@@ -107,7 +107,7 @@ def run_ranking(
                 "graphs": ranked,
                 "seed": experiment.seed,
                 "seconds": round(log.seconds_before + time.monotonic() - started, 1),
-                "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak_memory_bytes": peak_memory_bytes(),
             },
             default=asdict,
         )

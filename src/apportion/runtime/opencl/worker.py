@@ -352,6 +352,11 @@ class Worker:
         self.close()
 
     def _start(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise errors.NotConfined(
+                f"Kernels run on Linux alone, where their process can be confined; this is {sys.platform}. "
+                "Graphs, predictions, tuning of commands and simulated schedules work here"
+            )
         wanted = worker_environment(self.options)  # it can fail, and then nothing is to be closed
         self._scratch = tempfile.mkdtemp(prefix="apportion-")
         environment = variables(wanted, self._scratch)
