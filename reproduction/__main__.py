@@ -49,6 +49,14 @@ REPRODUCTIONS = {
         "reproduction.ship.networks:networks",
         "Train the thesis' networks on all rows and make them ready to answer.",
     ),
+    "rankers": (
+        "reproduction.ship.rankers:rankers",
+        "Train a ranker for each collection and make them ready to order configurations.",
+    ),
+    "ranker-starts": (
+        "reproduction.ship.ranker_starts:ranker_starts",
+        "What a search gains by starting from a ranker's order, on recorded runtimes.",
+    ),
     "campaign": (
         "reproduction.campaign.run:campaign",
         "Launches on a Xeon with an H200, and how well their best cuts are foretold.",

@@ -7,7 +7,6 @@ makes copies where two nodes disagree. The function is traced once, and again fr
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,18 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.published.tpugraphs import LAYOUT_FEATURES
 from apportion.errors import InvalidSetting, NoDevice, UnknownName
 from apportion.learn.ranking.recorded_runs import GraphRuns
+from apportion.learn.ranking.unmeasured import layout_features
 from apportion.measure.counters.collect import this_system
-from apportion.program import wire
 from apportion.program.hlo.jax import Spec, hlo_of, jax, text_of
-from apportion.program.hlo.layouts import Constrained, Orders
-from apportion.program.hlo.module import CONFIGURABLE, graph_of_hlo
+from apportion.program.hlo.layouts import Constrained, Orders, configurable_nodes
+from apportion.program.hlo.module import graph_of_hlo
 from reproduction.collect.base import Collected, CollectOptions
 
 FOLDER = Path("layout/xla/random/train")
-_DIMENSIONS = LAYOUT_FEATURES // 3
 _LEAST_ROUNDS = 4
 _CALL_SECONDS = 2e-3
 "What is timed together takes at least so long."
@@ -82,36 +79,6 @@ def collect(folder: Path, options: CollectOptions) -> Iterator[Collected]:
     for name, (function, specs) in options.in_time(known.items()):
         if options.wants(name.partition(".")[0], name) and not (folder / FOLDER / f"{name}.npz").exists():
             yield _measured(folder, name, function, specs, options)
-
-
-def configurable_nodes(module: bytes) -> list[int]:
-    """Which nodes of a module's graph the configurable ones are, in the order in which they were traced."""
-    found: dict[int, int] = {}
-    node = -1
-    for _, computation in (field for field in wire.fields(module) if field[0] == 3):
-        assert isinstance(computation, bytes)
-        for kind, instruction in wire.fields(computation):
-            if kind != 2 or not isinstance(instruction, bytes):
-                continue
-            node += 1
-            parts = dict(wire.fields(instruction))
-            opcode, metadata = parts.get(2, b""), parts.get(7, b"")
-            assert isinstance(opcode, bytes)
-            assert isinstance(metadata, bytes)
-            scope = re.search(rb"configurable(\d+)/", bytes(dict(wire.fields(metadata)).get(2, b"")))
-            if scope and opcode.decode() in CONFIGURABLE:
-                found[int(scope[1])] = node
-    return [found[number] for number in sorted(found)]
-
-
-def layout_features(orders: Sequence[Orders]) -> NDArray[np.float32]:
-    """(M, 18): result, first and second operand of each node, minor to major, padded with -1."""
-    features = np.full((len(orders), LAYOUT_FEATURES), -1, np.float32)
-    for node, triple in enumerate(orders):
-        for place, order in enumerate(triple):
-            if order is not None:
-                features[node, place * _DIMENSIONS : place * _DIMENSIONS + len(order)] = order[::-1]
-    return features
 
 
 def _measured(

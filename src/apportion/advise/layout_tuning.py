@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.tuning import Tunable
+from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
+from apportion.learn.ranking.unmeasured import laid_out, layout_features
 from apportion.measure.space import Configuration, Space
-from apportion.program.hlo.jax import Spec, jax
-from apportion.program.hlo.layouts import Constrained, Orders
+from apportion.program.hlo.jax import Spec, hlo_of, jax
+from apportion.program.hlo.layouts import Constrained, Orders, configurable_nodes
+from apportion.program.hlo.module import graph_of_hlo
 
 _PARTS = ("result", "first", "second")
 ROW_MAJOR = "row-major"
@@ -72,7 +75,21 @@ def tunable_layouts(
     arrays = tuple(random.standard_normal(dims).astype(element) for dims, element in specs)
     values = {name: tuple(choices) for name, choices in orders.items()}
     space = Space(values, drawn=tuple(drawn.values()))
-    return Tunable(run, space, arrays, default=default, how_to=_HOW_TO)
+    module = hlo_of(program.with_layouts(None), specs)
+
+    def graph(configurations: Sequence[Configuration]) -> ConfiguredGraph:
+        features = [
+            layout_features([_orders(f"{program.kinds[node]}.{node}", orders, one) for node in range(nodes)])
+            for one in configurations
+        ]
+        where = np.array(configurable_nodes(module), np.int64)
+        if len(where) != nodes:
+            raise InvalidSetting(
+                f"{nodes} nodes of the function are configurable, and {len(where)} of its module"
+            )
+        return laid_out(run.__name__, graph_of_hlo(module, name=run.__name__), where, np.stack(features))
+
+    return Tunable(run, space, arrays, default=default, how_to=_HOW_TO, graph=graph)
 
 
 def _words(order: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from apportion.advise.program_ranking import GraphOf, predicted_start
 from apportion.advise.study import Study, TriedConfiguration
 from apportion.advise.tuning_bench import (
     RETURNED,
@@ -47,6 +48,8 @@ from apportion.settings import replace_file
 
 _WAIT_SECONDS = 0.2
 "Between looks at a study in which others measure all that is left."
+AUTOMATIC = "automatic"
+"The shipped ranker, where it is familiar with the program."
 _PREDICTED = 200_000
 "Configurations up to which all of a space are predicted."
 
@@ -70,6 +73,9 @@ class Tunable:
     "What a configuration means, for people."
     how_to: str = ""
     "How what was found is put to use."
+    graph: GraphOf | None = None
+    """The program with some of its configurations, as rankers see it: a `program_ranking.TiledKernel`, for
+    one. Where a shipped ranker is familiar with it, the search starts from the predicted order."""
 
     @cached_property
     def configurations(self) -> Space:
@@ -94,6 +100,8 @@ class Tuning:
     "The best beside the default, or beside the median configuration measured: both called again, in turns."
     objective: str = SECONDS
     tunable: Tunable | None = None
+    ranker: str | None = None
+    "The ranker whose order the search started from."
 
     @property
     def fastest(self) -> TriedConfiguration:
@@ -175,6 +183,7 @@ def tune(
     seed: int = 0,
     study: str | Path | None = None,
     warm_start: WarmStart | Sequence[WarmStart] = (),
+    ranker: str | Path | None = AUTOMATIC,
     progress: bool = True,
 ) -> Tuning:
     """Measure some configurations of a function, each chosen by what those before it took, and find the best.
@@ -198,6 +207,8 @@ def tune(
         study: a file that keeps every measurement: the same call goes on where it was, and several processes
             take part in one study.
         warm_start: measurements of the same space on another GPU, or at another size.
+        ranker: of a `Tunable` with a `graph`: the name or folder of the ranker whose order the search starts
+            from; by default the shipped one, where it is familiar with the program; None for no ranker.
         progress: show a bar on a terminal.
 
     Raises:
@@ -225,6 +236,12 @@ def tune(
     name = getattr(tunable.function, "__name__", type(tunable.function).__name__)
     warm = [known_of(one, known) for one in _listed(warm_start)]
     first = min(SearchPlan.first, max(1, int(most) // 2)) if math.isfinite(most) else SearchPlan.first
+    start_from = None
+    if tunable.graph is not None and ranker is not None:
+        chosen = None if ranker == AUTOMATIC else ranker
+        start_from = predicted_start(tunable.graph, known, model=chosen, seed=seed)
+    if start_from is not None:
+        warm.append(start_from[0])
     search = Search(known, seed=seed, known=warm, settings=SearchPlan(first=first))
     kept = Study(known, None if study is None else Path(study), name=name)
     for one in kept.measured.values():
@@ -236,7 +253,8 @@ def tune(
     with _shown(progress, most) as advance:
         for _ in _measured(search, kept, bench, most, end, start):
             advance()
-    return _told(name, tunable, search, kept, bench, start)
+    found = _told(name, tunable, search, kept, bench, start)
+    return found if start_from is None else replace(found, ranker=start_from[1])
 
 
 def known_of(source: WarmStart, space: Space) -> KnownTable:

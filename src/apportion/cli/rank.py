@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from apportion.cli.rank_featurise import featurise
+from apportion.cli.rank_predict import predict
 from apportion.cli.rank_train import evaluate, print_summary, train
 from apportion.cli.show import note, print_json, print_table, progress, size_in_words
 from apportion.cli.tune import tune
@@ -31,6 +32,7 @@ rank = App(
     name="rank", help="Compiler configurations of tensor programs: measure, pack, score, submit and tune."
 )
 rank.command(featurise)
+rank.command(predict)
 rank.command(tune)
 rank.command(train)
 rank.command(evaluate)

@@ -13,7 +13,7 @@ from apportion.advise.command_tuning import as_words, configuration_of, space_of
 from apportion.advise.layout_tuning import tunable_layouts
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.study import Study, TriedConfiguration
-from apportion.advise.tuning import SECONDS, Tunable, Tuning, by_time, known_of
+from apportion.advise.tuning import AUTOMATIC, SECONDS, Tunable, Tuning, by_time, known_of
 from apportion.advise.tuning import tune as tune_function
 from apportion.advise.tuning_bench import BenchSettings
 from apportion.cli.show import note, print_json, print_table
@@ -52,6 +52,7 @@ def tune(
     timeout: float | None = None,
     study: Path | None = None,
     warm_start: Annotated[tuple[Path, ...], _LIST] = (),
+    ranker: str = AUTOMATIC,
     ask: Annotated[bool, _FLAG] = False,
     tell: str | None = None,
     recorded: Path | None = None,
@@ -97,6 +98,9 @@ def tune(
         study: A file that keeps every measurement: the same command goes on with it, and several share it.
         warm_start: Measurements of the same space on another GPU or at another size: a study, a CSV file, a
             cache file of Kernel Tuner's, or T4.
+        ranker: Of a JAX function's layouts, and of a Tunable that says its graph: the ranker whose predicted
+            order the search starts from, by default the shipped one where it is familiar with the program;
+            none starts without.
         ask: Print the next configuration of the --study as JSON, and measure nothing.
         tell: Tell the --study what came of one: '{"configuration": {"tile": 8}, "value": 0.1}', or with
             "failure" instead of "value".
@@ -156,7 +160,8 @@ def tune(
         found, budget=budget, seconds=seconds, repeats=repeats,
         prune=BenchSettings.prune if prune is None else prune,
         confirm=BenchSettings.confirm if confirm is None else confirm,
-        seed=seed or 0, study=study, warm_start=warm_start, progress=not json,
+        seed=seed or 0, study=study, warm_start=warm_start,
+        ranker=None if ranker == "none" else ranker, progress=not json,
     )  # fmt: skip
     if out is not None:
         tuning.write_page(out)
@@ -267,6 +272,7 @@ def _print(tuning: Tuning, json: bool) -> None:
             "speedup": None if gain is None else gain.value,
             "speedup_interval": None if gain is None else [gain.low, gain.high],
             "than": None if gain is None else gain.than,
+            "ranker": tuning.ranker,
             "tau_b": None if math.isnan(tuning.tau_b) else tuning.tau_b,
             "configurations": len(tuning.predicted)
             or (None if math.isinf(tuning.space.size) else tuning.space.size),
@@ -299,6 +305,8 @@ def _print(tuning: Tuning, json: bool) -> None:
         right=(*shown, unit),
         title=f"{len(tuning.measured)}{of} measured",
     )
+    if tuning.ranker is not None:
+        note(f"The search started from the order that {tuning.ranker} predicts.")
     note(f"Best: {as_words(tuning.in_words(tuning.best))}")
     if tuning.gain is not None:
         note(f"It is {tuning.gain.in_words()}.")

@@ -30,7 +30,7 @@ class RankTrust:
     known: tuple[dict[str, float], ...] = field(default=())
     "Of each graph that was learned from, opcode → its part of the nodes."
     apart: tuple[float, ...] = ()
-    "How far each of them is from the nearest other one, rising."
+    "How far each of them is from the nearest one of another kernel, rising."
 
     def place_error(self, confidence: float) -> float:
         """What errors of places stay below with this probability; 1 where nothing is known."""
@@ -82,7 +82,10 @@ def places(scores: Numbers) -> Numbers:
 
 
 def trust_of(ranker: Ranker, training: Graphs, unseen: Graphs, *, most: int = 1_000) -> RankTrust:
-    """How far a fitted ranker may be trusted, from graphs that it did not learn from."""
+    """How far a fitted ranker may be trusted, from graphs that it did not learn from.
+
+    Graphs called KERNEL.SHAPE are of one kernel: how far kernels lie apart says which program is unlike them.
+    """
     quantiles = []
     for graph in unseen:
         part = evenly(graph, most)
@@ -90,9 +93,10 @@ def trust_of(ranker: Ranker, training: Graphs, unseen: Graphs, *, most: int = 1_
         quantiles.append(np.quantile(error, np.linspace(0, 1, LEVELS)))
     pooled = np.quantile(np.concatenate(quantiles), np.linspace(0, 1, LEVELS)) if quantiles else np.zeros(0)
     known = [opcode_parts(graph) for graph in training]
+    kernels = [graph.name.partition(".")[0] for graph in training]
     apart = [
-        min((_distance(own, other) for at, other in enumerate(known) if at != number), default=1.0)
-        for number, own in enumerate(known)
+        min((_distance(own, other) for at, other in enumerate(known) if kernels[at] != kernel), default=1.0)
+        for kernel, own in zip(kernels, known, strict=True)
     ]
     return RankTrust(
         tuple(np.round(pooled, 4).tolist()), tuple(known), tuple(np.round(np.sort(apart), 4).tolist())

@@ -15,6 +15,7 @@ from apportion.data.configurations import ConfiguredGraph
 from apportion.data.npz import DAMAGE
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.learn.base import model_folder
 from apportion.learn.metrics import Interval
 from apportion.learn.ranking.measures import (
     agreement,
@@ -143,11 +144,15 @@ def by_measuring(budget: int, seed: int = 0) -> Scorer:
 def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
     """Scores of trained rankers: a graph's come from the first that was trained with its collection.
 
+    Args:
+        folders: or names of shipped rankers.
+
     Raises:
+        UnknownName: there is no such folder, and no model of this name.
         UnreadableFile, MalformedInput: a folder has no ranker.
     """
     loaded = []
-    for folder in folders:
+    for folder in map(model_folder, folders):
         settings = read_description(folder).experiment.get("settings", {})
         loaded.append((settings.get("collections") or COLLECTIONS, load_ranker(folder, device=device)))
 

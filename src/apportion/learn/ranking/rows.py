@@ -3,6 +3,7 @@
     published   what TpuGraphs says: the tile, or the mean and spread of the layouts' values; and of the graph
                 its sizes and how many of some opcodes it has
     launch      with what follows for a GPU kernel: elements a thread, bytes of a tile, tiles of the result
+    launch-relative  with how that differs from its median over the graph's configurations
     compiled    with what the compiler says of each configuration, and how many programs then run at once
     relative    with how launch and compiled differ from their medians over the graph's configurations: for a
                 kernel that was never seen, whose numbers as such mean little
@@ -23,7 +24,7 @@ from apportion.errors import InvalidSetting
 from apportion.program.hlo.module import OPCODES
 
 Rows = NDArray[np.float64]
-FeatureSet = Literal["published", "launch", "compiled", "relative"]
+FeatureSet = Literal["published", "launch", "launch-relative", "compiled", "relative"]
 
 _KINDS = (
     "dot",
@@ -73,7 +74,7 @@ def configuration_rows(
         columns.append(_launch_rows(tile, graph))
     if features in ("compiled", "relative"):
         columns.append(_compiled_rows(tile, graph, gpu or Multiprocessors()))
-    if features == "relative":
+    if features.endswith("relative"):
         own = np.concatenate(columns[2:], axis=1)
         columns.append(own - np.median(own, axis=0))
     return np.concatenate(columns, axis=1)

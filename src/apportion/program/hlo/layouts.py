@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from apportion.errors import InvalidSetting
+from apportion.program import wire
 from apportion.program.hlo.jax import Spec, jax, text_of
+from apportion.program.hlo.module import CONFIGURABLE
 
 _KINDS = {"dot_general": "dot", "conv_general_dilated": "convolution", "reshape": "reshape"}
 _PRIMITIVES = tuple(_KINDS)
@@ -93,3 +96,23 @@ class Constrained:
     def _bound(equation: Any, given: list[Any]) -> list[Any]:
         found = equation.primitive.bind(*given, **equation.params)
         return list(found) if equation.primitive.multiple_results else [found]
+
+
+def configurable_nodes(module: bytes) -> list[int]:
+    """Which nodes of a module's graph the configurable ones are, in the order in which they were traced."""
+    found: dict[int, int] = {}
+    node = -1
+    for _, computation in (field for field in wire.fields(module) if field[0] == 3):
+        assert isinstance(computation, bytes)
+        for kind, instruction in wire.fields(computation):
+            if kind != 2 or not isinstance(instruction, bytes):
+                continue
+            node += 1
+            parts = dict(wire.fields(instruction))
+            opcode, metadata = parts.get(2, b""), parts.get(7, b"")
+            assert isinstance(opcode, bytes)
+            assert isinstance(metadata, bytes)
+            scope = re.search(rb"configurable(\d+)/", bytes(dict(wire.fields(metadata)).get(2, b"")))
+            if scope and opcode.decode() in CONFIGURABLE:
+                found[int(scope[1])] = node
+    return [found[number] for number in sorted(found)]
