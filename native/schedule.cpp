@@ -5,15 +5,20 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
+
+#include "class_times.h"
 
 namespace apportion {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kUnknownSigma = 1.0;  // of a prediction that was wrong though it claimed to be exact
+constexpr double kPatience = 2;        // times what a job would take elsewhere, before it is started again there
+constexpr double kLeastMore = 1e-3;    // of what it has had, that a job which outlived its prediction needs at least
 
 // Slots of one system and the instants at which they become free. Time must not go back between calls.
 class Frees {
@@ -256,12 +261,14 @@ public:
         ahead_.assign(systems_, Frees(0));
         ahead_known_.assign(systems_, 0);
         if (jobs.limit) limit_.assign(jobs.limit, jobs.limit + jobs.count);
-        if (options.learn) {
-            count_.assign(options.programs * systems_, 0);
-            sum_.assign(options.programs * systems_, 0.0);
-            floor_.assign(options.programs * systems_, -kInfinity);
+        if (options.learn) learned_.emplace(options.class_sigma, options.programs, systems_, options.repeat_sigma);
+        if (options.explore > 0) {
+            arrived_of_.assign(options.programs, 0);
+            waiting_of_.assign(options.programs, 0);
+            running_of_.assign(options.programs * systems_, 0);
+            pledged_.assign(jobs.count, 0.0);
+            impatient_.assign(jobs.count, 0);
         }
-        if (options.explore > 0) waiting_of_.assign(options.programs, 0);
         waiting_.resize(jobs.count);
         if (options.backfill != Backfill::none) reserved_.assign(jobs.count, -1.0);
         for (int64_t slots : options.slots) all_slots_ += slots;
@@ -301,31 +308,18 @@ private:
         return jobs_.width[job] <= options_.slots[system] && std::isfinite(jobs_.predicted[cell(job, system)]);
     }
 
+    bool learns(int64_t job) const { return learned_ && jobs_.program[job] >= 0; }
+
     double sigma(int64_t job, size_t system) const {
-        const double prior = jobs_.sigma ? jobs_.sigma[cell(job, system)] : 0.0;
-        if (!options_.learn || jobs_.program[job] < 0) return prior;
-        const size_t place = jobs_.program[job] * systems_ + system;
-        if (count_[place] == 0) return prior;
-        const double spread = options_.repeat_sigma * options_.repeat_sigma;
-        if (spread == 0 || prior == 0) return std::min(prior, options_.repeat_sigma);
-        return std::sqrt(1 / (1 / (prior * prior) + count_[place] / spread) + spread);
+        if (learns(job) && jobs_.sigma) return learned_->sigma(jobs_.program[job], system);
+        return jobs_.sigma ? jobs_.sigma[cell(job, system)] : 0.0;
     }
 
     // What the job is believed to take, by what was predicted and what its class has shown since.
     double belief(int64_t job, size_t system) const {
         const double predicted = jobs_.predicted[cell(job, system)];
-        if (!options_.learn || jobs_.program[job] < 0) return predicted;
-        const size_t place = jobs_.program[job] * systems_ + system;
-        double shift = 0;
-        if (count_[place] > 0) {
-            const double prior = jobs_.sigma ? jobs_.sigma[cell(job, system)] : kUnknownSigma;
-            const double spread = options_.repeat_sigma * options_.repeat_sigma;
-            const double trust = prior > 0 ? spread / (prior * prior) : kInfinity;
-            shift = spread == 0 ? sum_[place] / count_[place]
-                                : (std::isinf(trust) ? 0.0 : sum_[place] / (trust + count_[place]));
-        } else {
-            shift = std::max(0.0, floor_[place]);
-        }
+        if (!learns(job)) return predicted;
+        const double shift = learned_->mean(jobs_.program[job], system);
         return shift == 0 ? predicted : predicted * std::exp2(shift);
     }
 
@@ -354,11 +348,16 @@ private:
                 system = soonest(job);
             result_.system[job] = static_cast<int32_t>(system);
         }
-        Waiting entry{1, jobs_.key ? jobs_.key[job] : 0.0, turn_++, job};
+        const bool again = !impatient_.empty() && impatient_[job] == 2;  // it keeps its place
+        Waiting entry{1, jobs_.key ? jobs_.key[job] : 0.0, again ? waiting_[job].turn : turn_++, job};
         waiting_[job] = entry;
         queue_of(system).insert(entry);
         if (jobs_.age && std::isfinite(jobs_.age[job])) ages_.push({now_ + jobs_.age[job], job});
-        if (!waiting_of_.empty() && jobs_.program[job] >= 0) ++waiting_of_[jobs_.program[job]];
+        if (!waiting_of_.empty() && jobs_.program[job] >= 0) {
+            ++waiting_of_[jobs_.program[job]];
+            if (!again) ++arrived_of_[jobs_.program[job]];
+            waiting_work_ += least_work(job);
+        }
         touched_[system] = 1;
         any_ = true;
     }
@@ -422,21 +421,22 @@ private:
             double spread = sigma(job, system);
             if (spread == 0) spread = kUnknownSigma;
             double end = now_ + std::max(had * (std::exp2(spread) - 1), 1e-6 * (1 + now_ - result_.start[job]));
+            if (learns(job)) {
+                const int64_t program = jobs_.program[job];
+                learned_->outlived(program, system, std::log2(had / jobs_.predicted[cell(job, system)]));
+                end = std::max(now_ + had * kLeastMore, result_.start[job] + belief(job, system));
+            }
             end = std::min(end, result_.start[job] + limit(job));
             if (!(end > now_)) end = std::nextafter(now_, kInfinity);
             believed_end_of(job) = end;
             running.insert({end, job});
             ahead_known_[system] = 0;
-            if (options_.learn && jobs_.program[job] >= 0) {
-                const size_t place = jobs_.program[job] * systems_ + system;
-                floor_[place] = std::max(floor_[place], std::log2(had / jobs_.predicted[cell(job, system)]));
-            }
         }
     }
 
     double& believed_end_of(int64_t job) { return result_.end[job]; }  // until the job ends
 
-    void begin(int64_t job, size_t system) {
+    void begin(int64_t job, size_t system, double patience = kInfinity) {
         const int64_t width = jobs_.width[job];
         const double seconds = belief(job, system);
         result_.system[job] = static_cast<int32_t>(system);
@@ -451,8 +451,21 @@ private:
         running_[system].insert({believed, job});
         const double most = limit(job);
         const double truth = jobs_.truth[cell(job, system)];
-        ends_.push({now_ + std::min(truth, most), job});
-        if (!waiting_of_.empty() && jobs_.program[job] >= 0) --waiting_of_[jobs_.program[job]];
+        double ran = std::min(truth, most);
+        if (std::isfinite(patience)) {
+            pledged_[job] = patience * width;
+            pledged_seconds_ += pledged_[job];
+            if (patience < ran) {
+                ran = patience;
+                impatient_[job] = 1;
+            }
+        }
+        ends_.push({now_ + ran, job});
+        if (!waiting_of_.empty() && jobs_.program[job] >= 0) {
+            --waiting_of_[jobs_.program[job]];
+            waiting_work_ -= least_work(job);
+            ++running_of_[jobs_.program[job] * systems_ + system];
+        }
     }
 
     void finish(int64_t job) {
@@ -463,8 +476,17 @@ private:
         if (believed != now_) ahead_known_[system] = 0;
         touched_[system] = 1;
         any_ = true;
+        if (!pledged_.empty() && pledged_[job] > 0) {
+            pledged_seconds_ -= pledged_[job];
+            pledged_[job] = 0;
+            if (impatient_[job] == 1) {
+                start_elsewhere(job, system);
+                return;
+            }
+        }
         const double truth = jobs_.truth[cell(job, system)];
         const bool cut = truth > limit(job);
+        if (!running_of_.empty() && jobs_.program[job] >= 0) --running_of_[jobs_.program[job] * systems_ + system];
         learn(job, system, cut ? limit(job) : truth, cut);
         result_.end[job] = now_;
         result_.killed[job] = cut;
@@ -479,18 +501,28 @@ private:
         }
     }
 
+    // The job has outlived what it would take elsewhere, on a system where its class had never ended.
+    void start_elsewhere(int64_t job, size_t system) {
+        if (!running_of_.empty() && jobs_.program[job] >= 0) --running_of_[jobs_.program[job] * systems_ + system];
+        learn(job, system, now_ - result_.start[job], true);
+        const double lost = jobs_.width[job] * (now_ - result_.start[job]);
+        result_.lost_slot_seconds += lost;
+        explored_seconds_ += lost;
+        ++result_.restarted;
+        result_.predicted[job] = 0;
+        impatient_[job] = 2;  // once is enough
+        again_.push_back(job);
+    }
+
     void learn(int64_t job, size_t system, double seconds, bool cut) {
-        if (!options_.learn || jobs_.program[job] < 0) return;
+        if (!learns(job)) return;
         const double predicted = jobs_.predicted[cell(job, system)];
         if (!std::isfinite(predicted)) return;
-        const size_t place = jobs_.program[job] * systems_ + system;
         const double error = std::log2(seconds / predicted);
-        if (cut) {  // at least as long as that
-            floor_[place] = std::max(floor_[place], error);
-            return;
-        }
-        ++count_[place];
-        sum_[place] += error;
+        if (cut)  // at least as long as that
+            learned_->outlived(jobs_.program[job], system, error);
+        else
+            learned_->add(jobs_.program[job], system, error);
         if (!options_.late) std::fill(ahead_known_.begin(), ahead_known_.end(), 0);
     }
 
@@ -560,6 +592,7 @@ private:
     struct Option {
         size_t system;
         double start, finish;
+        double patience = kInfinity;  // seconds after which the job is started again elsewhere
     };
 
     void decide_late() {
@@ -593,7 +626,7 @@ private:
                 if (easy && start > now_ && width <= free_[system] &&
                     (std::isinf(shadow_[system]) || now_ + seconds <= shadow_[system] || width <= spare_[system]))
                     start = now_;
-                options_of_.push_back({system, start, start + cautious(job, system)});
+                options_of_.push_back({system, start, start + cautious(job, system), kInfinity});
             }
             const Option chosen = choose(job);
             const double seconds = reserved(job, chosen.system);
@@ -605,7 +638,7 @@ private:
                 else
                     lines_[chosen.system].take(width, now_ + seconds);
                 at = queue.erase(at);
-                begin(job, chosen.system);
+                begin(job, chosen.system, chosen.patience);
                 continue;
             }
             ++at;
@@ -642,46 +675,77 @@ private:
                 if (apart < options_.tie * pair && option.start < best.start) best = option;
             }
         }
-        if (options_.explore > 0) best = explored(job, best);
+        if (options_.explore > 0) {
+            best = explored(job, best);
+            best.patience = patience(job, best);
+        }
         return best;
     }
 
-    // A system that the job's class has never run on, if what that would teach is worth more than it costs.
-    Option explored(int64_t job, const Option& best) {
-        if (!options_.learn || jobs_.program[job] < 0) return best;
-        const size_t row = jobs_.program[job] * systems_;
-        Option chosen = best;
-        double most = 0, cost_of_most = 0;
-        const double here = belief(job, best.system);
-        for (const Option& option : options_of_) {
-            if (option.system == best.system || count_[row + option.system] > 0 || option.start > now_) continue;
-            if (running_of(jobs_.program[job], option.system)) continue;
-            const double spread = sigma(job, option.system);
-            if (spread <= 0) continue;
-            const double gain = saved(here, belief(job, option.system), spread) * (waiting_of_[jobs_.program[job]] - 1);
-            const double cost = option.finish - best.finish;
-            if (gain > cost && gain - cost > most) most = gain - cost, cost_of_most = cost, chosen = option;
-        }
-        if (chosen.system == best.system) return best;
-        const double loss = std::max(0.0, cost_of_most) * jobs_.width[job];
-        if (explored_seconds_ + loss > options_.explore * all_slots_ * (now_ - jobs_.arrival[0] + here)) return best;
-        explored_seconds_ += loss;
-        ++result_.explored;
-        return chosen;
+    // How long the first run of a class on a system is worth waiting for: as long as it would take elsewhere.
+    double patience(int64_t job, const Option& chosen) const {
+        if (!learns(job) || chosen.start > now_ || impatient_[job] == 2) return kInfinity;
+        const int64_t program = jobs_.program[job];
+        if (learned_->seen(program, chosen.system) || sigma(job, chosen.system) <= 0) return kInfinity;
+        double elsewhere = kInfinity;
+        for (const Option& option : options_of_)
+            if (option.system != chosen.system)
+                elsewhere = std::min(elsewhere, option.start - now_ + expected(belief(job, option.system), sigma(job, option.system)));
+        elsewhere *= kPatience;
+        return affordable(elsewhere * jobs_.width[job]) ? elsewhere : kInfinity;
     }
 
-    bool running_of(int64_t program, size_t system) const {
-        for (const auto& [end, job] : running_[system])
-            if (jobs_.program[job] == program) return true;
-        return false;
+    // The budget is a part of all slot time, as far as the end can be seen.
+    bool affordable(double slot_seconds) const {
+        const double whole = all_slots_ * (now_ - jobs_.arrival[0]) + waiting_work_;
+        return explored_seconds_ + pledged_seconds_ + slot_seconds <= options_.explore * whole;
+    }
+
+    // A system that the job's class has never run on, if what that would teach is worth more than it costs. Of a
+    // class, as many jobs are expected to come as have come.
+    Option explored(int64_t job, const Option& best) {
+        if (!learns(job)) return best;
+        const int64_t program = jobs_.program[job];
+        const double to_come = static_cast<double>(waiting_of_[program] - 1 + arrived_of_[program]);
+        Option chosen = best;
+        double most = 0;
+        const double here = belief(job, best.system);
+        for (const Option& option : options_of_) {
+            if (option.system == best.system || learned_->seen(program, option.system) || option.start > now_) continue;
+            if (running_of_[program * systems_ + option.system] > 0) continue;
+            const double spread = sigma(job, option.system);
+            if (spread <= 0) continue;
+            // If it takes longer than elsewhere it is started again there, and so much is lost.
+            const double elsewhere = best.finish - now_, median = belief(job, option.system);
+            const double gain = saved(here, median, spread) * to_come;
+            const double cost = elsewhere * normal(std::log2(median / elsewhere) / spread);
+            if (gain > cost && gain - cost > most) most = gain - cost, chosen = option;
+        }
+        if (chosen.system == best.system) return best;
+        if (!affordable((best.finish - now_) * jobs_.width[job])) return best;
+        ++result_.explored;
+        return chosen;
     }
 
     // Expected value of max(0, here - there) with log2(there) normal around log2(median).
     static double saved(double here, double median, double spread) {
         const double sigma = spread * std::log(2.0);
         const double z = (std::log(here) - std::log(median)) / sigma;
-        auto normal = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
-        return here * normal(z) - median * std::exp(sigma * sigma / 2) * normal(z - sigma);
+        return here * normal(z) - expected(median, spread) * normal(z - sigma);
+    }
+
+    static double normal(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+    static double expected(double median, double spread) {
+        const double sigma = spread * std::log(2.0);
+        return median * std::exp(sigma * sigma / 2);
+    }
+
+    double least_work(int64_t job) const {
+        double least = kInfinity;
+        for (size_t system = 0; system < systems_; ++system)
+            if (eligible(job, system)) least = std::min(least, jobs_.predicted[cell(job, system)]);
+        return least * jobs_.width[job];
     }
 
     const ScheduleJobs& jobs_;
@@ -707,9 +771,11 @@ private:
     std::vector<double> shadow_;
     std::vector<int64_t> spare_;
     std::vector<Option> options_of_;
-    std::vector<int64_t> count_, waiting_of_;
-    std::vector<double> sum_, floor_;
-    double explored_seconds_ = 0;
+    std::optional<ClassTimes> learned_;
+    std::vector<int64_t> arrived_of_, waiting_of_, running_of_;
+    std::vector<double> pledged_;      // (N,): slot-seconds that its run may cost at most
+    std::vector<uint8_t> impatient_;  // (N,): 1: to be started again, 2: was
+    double explored_seconds_ = 0, pledged_seconds_ = 0, waiting_work_ = 0;
 };
 
 }  // namespace

@@ -32,9 +32,10 @@ struct ScheduleOptions {
     double quantile_z = 0;     // decisions by t * 2^(z * sigma)
     double tie = 0;            // finishes nearer than tie * (sigma of the pair) are equal: the sooner start wins
     double repeat_sigma = 0;   // of log2 of a run repeated
-    double explore = 0;        // part of all slot time that may be spent on trying systems on purpose
+    double explore = 0;        // part of all slot time that trials of systems and starting jobs again may cost
     bool list = false;         // late: any waiting job that fits may start, none waits for one ahead of it
     int64_t programs = 0;
+    const double* class_sigma = nullptr;  // (P, S), for learning: of log2 of what is predicted of each class
 };
 
 struct ScheduleResult {
@@ -42,7 +43,7 @@ struct ScheduleResult {
     std::vector<double> start, end, predicted;
     std::vector<uint8_t> killed;
     double lost_slot_seconds = 0;
-    int64_t explored = 0;
+    int64_t explored = 0, restarted = 0;
     double head_delay = 0;  // the most that a reserved head started after its first reservation
 };
 

@@ -66,7 +66,8 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
                     std::optional<Column<int32_t>> only, std::optional<Column<int32_t>> program,
                     std::optional<Column<double>> key, std::optional<Column<double>> age, int32_t backfill, int64_t depth,
                     bool late, bool by_limit, bool requeue, bool learn, double quantile_z, double tie,
-                    double repeat_sigma, double explore, bool list, int64_t programs) {
+                    double repeat_sigma, double explore, bool list, int64_t programs,
+                    std::optional<Matrix> class_sigma) {
     apportion::ScheduleJobs jobs;
     const size_t count = arrival.size();
     jobs.count = static_cast<int64_t>(count);
@@ -85,6 +86,12 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
     options.depth = depth, options.late = late, options.by_limit = by_limit, options.requeue = requeue;
     options.learn = learn && jobs.program, options.quantile_z = quantile_z, options.tie = tie;
     options.repeat_sigma = repeat_sigma, options.explore = explore, options.list = list, options.programs = programs;
+    if (options.learn) {
+        if (!class_sigma || class_sigma->shape(0) != static_cast<size_t>(options.programs) ||
+            class_sigma->shape(1) != options.slots.size())
+            throw std::invalid_argument("Learning needs a sigma for each class on each system");
+        options.class_sigma = class_sigma->data();
+    }
     check(jobs, options);
     apportion::ScheduleResult result;
     {
@@ -94,7 +101,7 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
     return nb::make_tuple(array_of(std::move(result.system)), array_of(std::move(result.start)),
                           array_of(std::move(result.end)), array_of(std::move(result.predicted)),
                           array_of(std::move(result.killed)), result.lost_slot_seconds, result.explored,
-                          result.head_delay);
+                          result.head_delay, result.restarted);
 }
 
 nb::tuple in_rounds(Column<double> arrival, Column<int64_t> width, Column<int64_t> steps, Matrix speed,
@@ -143,8 +150,9 @@ void bind_schedule(nb::module_& module) {
                "program"_a = nb::none(), "key"_a = nb::none(), "age"_a = nb::none(), "backfill"_a = 0, "depth"_a = 100,
                "late"_a = false, "by_limit"_a = false, "requeue"_a = false, "learn"_a = false, "quantile_z"_a = 0.0,
                "tie"_a = 0.0, "repeat_sigma"_a = 0.0, "explore"_a = 0.0, "list"_a = false, "programs"_a = 0,
+               "class_sigma"_a = nb::none(),
                "Each job's system, start, end, predicted seconds and whether it was killed; then slot-seconds lost, "
-               "trials made on purpose, and the longest delay of a reserved head.");
+               "trials made on purpose, the longest delay of a reserved head, and runs started again elsewhere.");
     module.def("run_rounds", &in_rounds, "arrival"_a, "width"_a, "steps"_a, "speed"_a, "slots"_a, "allocate"_a,
                "order"_a = nb::none(), nb::kw_only(), "seconds"_a = 360.0, "between_allocations"_a = 1920.0,
                "fill"_a = true, "drop"_a = false,

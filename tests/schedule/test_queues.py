@@ -104,14 +104,70 @@ def test_careful_learns_from_a_finished_job_which_system_its_class_is_slow_on():
     assert run("careful", trace, beliefs=beliefs, learn=False).system.tolist() == [0] * 6
 
 
+def wrongly_predicted():
+    """Many jobs of a class that is predicted to be slow on b, where it is fast."""
+    rows = [(2.0 * number, 1, [10, 1]) for number in range(2000)]
+    return trace_of(rows, [8, 8]), Beliefs(
+        np.tile([10.0, 40.0], (len(rows), 1)), np.full((len(rows), 2), 1.5)
+    )
+
+
 def test_exploring_tries_a_system_that_many_jobs_of_the_class_would_gain_from():
-    rows = [(0, 1, [10, 1])] * 60 + [(10.0 * number, 1, [10, 1]) for number in range(1, 2000)]
-    trace = trace_of(rows, [30, 30])
-    beliefs = Beliefs(np.tile([10.0, 16.0], (len(rows), 1)), np.full((len(rows), 2), 1.5))
-    assert run("careful", trace, beliefs=beliefs).explored == 0
+    trace, beliefs = wrongly_predicted()
+    plain, found = (
+        run("careful", trace, beliefs=beliefs),
+        run("careful", trace, beliefs=beliefs, explore=0.01),
+    )
+    assert (plain.explored, plain.restarted) == (0, 0)
+    assert found.explored >= 1
+    assert (found.end - trace.arrival).mean() < 0.5 * (plain.end - trace.arrival).mean()
+
+
+def test_a_first_run_that_takes_twice_what_it_would_elsewhere_is_started_again_there():
+    # Predicted: a takes 10 s, b 20. In truth the first run takes 5,000 s on a.
+    rows = [(0, 1, [5000, 20])] + [(0, 1, [30, 30])] * 400
+    program = np.array([0] + [1] * 400, np.int32)
+    trace = trace_of(rows, [2, 2], program=program, programs=("slow", "usual"))
+    beliefs = Beliefs(
+        np.array([[10.0, 20.0]] + [[30.0, 30.0]] * 400), np.array([[1.0, 0.0]] + [[0.0, 0.0]] * 400)
+    )
+    patient = run("careful", trace, beliefs=beliefs)
     found = run("careful", trace, beliefs=beliefs, explore=0.01)
-    assert found.explored >= 0
-    assert found.end.max() <= run("careful", trace, beliefs=beliefs).end.max() * 1.01
+    assert (patient.system[0], patient.end[0]) == (0, 5000)
+    assert (found.system[0], found.restarted, found.lost_slot_seconds) == (1, 1, 40.0)
+    assert (found.start[0], found.end[0]) == (
+        60.0,
+        80.0,
+    )  # at once when a slot of b is free: it kept its place
+    assert found.notes == ("1 job was started again elsewhere",)
+    # Where the budget does not allow it, it stays.
+    assert run("careful", trace, beliefs=beliefs, explore=0.001).restarted == 0
+
+
+@limits(max_examples=30, deadline=None)
+@drawn(st.integers(0, 1000), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([0.002, 0.01]))
+def test_what_exploring_loses_stays_within_its_part_of_slot_time(seed, sigma, explore):
+    drawing = np.random.default_rng(seed)
+    program = drawing.integers(0, 6, 200).astype(np.int32)
+    seconds = np.exp2(drawing.normal(6, 1.5, (6, 3)))[program]
+    arrival = np.sort(drawing.integers(0, 400, 200)).astype(float)
+    rows = [(at, 1, times) for at, times in zip(arrival, seconds, strict=True)]
+    trace = trace_of(rows, [3, 4, 5], program=program, programs=tuple("uvwxyz"))
+    found = run("careful", trace, beliefs=with_errors(trace, sigma, seed), explore=explore)
+    again = run("careful", trace, beliefs=with_errors(trace, sigma, seed), explore=explore)
+    # What was believed to wait may be more than was to do: by twice the error of predictions.
+    work = trace.seconds[np.arange(200), found.system].sum() + found.lost_slot_seconds
+    assert found.lost_slot_seconds <= explore * max(work, 12 * found.end.max()) * 2 ** (2 * sigma)
+    assert np.allclose(found.end - found.start, trace.seconds[np.arange(200), found.system])
+    assert np.array_equal(found.end, again.end)
+
+
+def test_runs_that_differ_teach_how_much_repeated_runs_differ():
+    # The class takes 10 s on a, and 8 or 24 s on b, in turn: after some runs b is known to be the worse.
+    rows = [(100.0 * number, 1, [10, 8 if number % 2 == 0 else 24]) for number in range(40)]
+    trace = trace_of(rows, [1, 1])
+    beliefs = Beliefs(np.tile([10.0, 6.0], (40, 1)), np.full((40, 2), 1.0))
+    assert run("careful", trace, beliefs=beliefs).system[-20:].tolist() == [0] * 20
 
 
 def test_an_abstaining_prediction_leaves_the_job_to_its_user_then_the_default_then_turns():

@@ -44,10 +44,12 @@ class ScheduleSettings:
     "careful: systems whose finish is nearer than this many sigmas are equal, and the sooner start wins."
 
     explore: float = 0.0
-    "careful: the part of all slot time that trying systems on purpose may cost, from 0 to 0.01."
+    """careful: the part of all slot time, from 0 to 0.01, that may be lost to learning: a class is tried on a
+    system where it has not run, and a first run there that takes twice as long as the job would elsewhere is
+    started again elsewhere."""
 
     repeat_sigma: float = 0.03
-    "careful: sigma of log2 of a run repeated."
+    "careful: sigma of log2 of a run repeated, as believed before runs of the trace were repeated."
 
     default: str | None = None
     "The system of a job whose prediction abstains and whose user chose none; None takes turns."
@@ -114,5 +116,8 @@ class Schedule:
     rounds: int = 0
     pieces: int = 0
     "Rounds: slices of jobs that ran."
+
+    restarted: int = 0
+    "Jobs that outlived what they would take elsewhere, and were started again there."
 
     notes: tuple[str, ...] = ()

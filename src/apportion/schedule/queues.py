@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import _native
+from apportion.schedule.class_errors import class_sigmas
 from apportion.schedule.problem import BACKFILL, Schedule, SchedulingProblem
 from apportion.schedule.trace import Codes, Floats
 
@@ -91,6 +92,8 @@ def by_events(
             "explore": settings.explore,
             "repeat_sigma": settings.repeat_sigma,
         }
+        if settings.learn:
+            more["class_sigma"] = class_sigmas(problem.trace, problem.beliefs)
     return _run(problem, only, early=False, **more)
 
 
@@ -101,7 +104,7 @@ def _run(problem: SchedulingProblem, only: Codes | None, *, early: bool, **optio
         only = fallback if only is None else np.where((only < 0) & abstains, fallback, only).astype(np.int32)
     truth = np.ascontiguousarray(np.where(trace.eligible(), trace.seconds, np.inf))
     predicted = beliefs.seconds
-    system, start, end, believed, killed, lost, explored, delay = _native.schedule_jobs(
+    system, start, end, believed, killed, lost, explored, delay, restarted = _native.schedule_jobs(
         early, trace.arrival, trace.width, truth, predicted, trace.slots.tolist(),
         sigma=beliefs.sigma, limit=trace.limit, only=only, program=trace.program,
         by_limit=settings.reserve == "limit", requeue=settings.requeue,
@@ -109,4 +112,9 @@ def _run(problem: SchedulingProblem, only: Codes | None, *, early: bool, **optio
     )  # fmt: skip
     ran = np.zeros((len(trace), len(trace.systems)))
     ran[np.arange(len(trace)), system] = end - start
-    return Schedule(system, start, end, ran, believed, killed.astype(bool), abstains, lost, explored, delay)
+    jobs = "job was" if restarted == 1 else "jobs were"
+    notes = (f"{restarted} {jobs} started again elsewhere",) if restarted else ()
+    return Schedule(
+        system, start, end, ran, believed, killed.astype(bool), abstains, lost, explored, delay,
+        restarted=restarted, notes=notes,
+    )  # fmt: skip
