@@ -127,6 +127,7 @@ def schedule_jobs(
     float,
     int,
     float,
+    int,
 ]: ...
 def run_rounds(
     arrival: NDArray[np.float64],

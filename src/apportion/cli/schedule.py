@@ -79,8 +79,8 @@ def simulate(
         predictions: what policies know: true (the default), trace (its own columns predicted:NAME), or a
             file of predictions by job or class (CSV, Parquet, or the lines of `apportion relative predict
             --json`).
-        anchor: the system on which a run of each class was measured; it makes seconds of relative performance.
-        sigma: instead of --predictions: true times with an error of this sigma (log2) for each class and system.
+        anchor: the system where a run of each class was measured; it makes seconds of relative performance.
+        sigma: instead of --predictions: true times with an error of this sigma (log2) by class and system.
         execution: run-to-end, or rounds (preemptive slices of 360 s, with the policies that Gavel has).
         seed: of everything that is drawn.
         jobs: measured, synthetic: how many to draw.
@@ -94,8 +94,8 @@ def simulate(
         no_learning: careful does not learn from finished jobs.
         quantile: careful decides by this quantile of predicted times.
         tie: careful takes systems for equal whose finish is nearer than this many sigmas.
-        explore: careful may lose this part of all slot time (up to 0.01) to learning: it tries a class on other
-            systems, and starts a first run again elsewhere that takes twice as long as it would there.
+        explore: careful may lose this part of all slot time (up to 0.01) to learning: it tries a class on
+            other systems, and starts a first run again elsewhere that takes twice as long as it would there.
         default_system: for jobs whose prediction is not worth using and whose user chose none.
         drop_short_steps: rounds: imitate that Gavel gives up jobs with fewer steps left than GPUs.
         jobs_out: write a row for each job and policy (Parquet, or CSV by the name).
