@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,15 +11,19 @@ from pathlib import Path
 from apportion.cli.show import note, progress
 from apportion.errors import InvalidSetting
 from apportion.jobs import LocalRunner
+from apportion.jobs.journal import Journal
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
+from apportion.settings import replace_file
 from reproduction.corpus_opencl.packages import Package, fetch, packages
 from reproduction.corpus_opencl.page import page
 from reproduction.corpus_opencl.stages import KernelRow, ran, rows_of
+from reproduction.stored import keep, kept
 
 _SEED = 19
 "Draws the kernels that are run."
+STORED = Path(__file__).with_name("stored.json.gz")
 REMARKS = Path(__file__).with_name("remarks.md")
 "What must be known of the run that the page stands on; the page holds it."
 
@@ -33,6 +36,7 @@ def corpus_opencl(
     deadline: float = 20.0,
     processes: int = 1,
     offline: bool = False,
+    stored: bool = False,
 ) -> None:
     """Compile, read, predict and run kernels that packages of Debian and PyPI hold, and write the page.
 
@@ -43,14 +47,18 @@ def corpus_opencl(
         deadline: of one launch.
         processes: how many files are compiled at once.
         offline: fetch nothing.
+        stored: make the page again from what the last run stored in the repository, and do nothing else.
     """
+    if stored:
+        _write_page(out)
+        return
     if not offline:
         for name, said in fetch(folder):
             note(f"{name}: {said}")
     known = list(packages(folder))
     if not known:
         raise InvalidSetting(f"There is no package with OpenCL C in {folder}")
-    journal = folder / "rows.jsonl"
+    journal = Journal(folder / "rows.jsonl", sync=False)
     rows = _read(journal)
     done = {(row.package, row.file) for row in rows}
     left = [(package, path) for package in known for path in package.files()]
@@ -60,18 +68,31 @@ def corpus_opencl(
         if (package.name, str(path.relative_to(package.root))) not in done
     ]
     runner = LocalRunner(processes, deadline_seconds=180)
-    with journal.open("a") as file:
+    with journal.alone():
         outcomes = runner.map(partial(_one), left)
         for outcome in progress(outcomes, label="Compiling", total=len(left)):
             package, path = left[outcome.item_index]
             failed = [KernelRow(package.name, str(path.relative_to(package.root)), reason=str(outcome.error))]
             for row in outcome.value or failed:
-                file.write(json.dumps(asdict(row)) + "\n")
+                journal.add(asdict(row))
                 rows.append(row)
-            file.flush()
     by_name = {package.name: package for package in known}
-    rows = _run_some(rows, by_name, folder / "ran.jsonl", runs, deadline)
-    out.write_text(page(rows, known, REMARKS.read_text() if REMARKS.is_file() else ""))
+    rows = _run_some(rows, by_name, Journal(folder / "ran.jsonl", sync=False), runs, deadline)
+    keep(
+        STORED,
+        {
+            "packages": [[package.name, package.origin, package.version] for package in known],
+            "rows": [asdict(row) for row in rows],
+        },
+    )
+    _write_page(out)
+
+
+def _write_page(out: Path) -> None:
+    found = kept(STORED, made_by="python -m reproduction corpus-opencl")
+    known = [Package(name, origin, version, Path(), "") for name, origin, version in found["packages"]]
+    rows = [KernelRow(**row) for row in found["rows"]]
+    replace_file(out, page(rows, known, REMARKS.read_text() if REMARKS.is_file() else ""))
     note(f"The page is {out}")
 
 
@@ -80,19 +101,18 @@ def _one(item: tuple[Package, Path]) -> list[KernelRow]:
 
 
 def _run_some(
-    rows: list[KernelRow], known: dict[str, Package], journal: Path, runs: int, deadline: float
+    rows: list[KernelRow], known: dict[str, Package], journal: Journal, runs: int, deadline: float
 ) -> list[KernelRow]:
     """The rows, those that were drawn with what came of running them."""
     ran_before = {(row.package, row.file, row.kernel): row for row in _read(journal)}
     drawn = list(_drawn([row for row in rows if row.splittable and row.predicted], runs))
     drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False)
-    with OpenCLBackend(drivers, Limits(seconds=deadline)) as backend, journal.open("a") as file:
+    with OpenCLBackend(drivers, Limits(seconds=deadline)) as backend, journal.alone():
         for row in progress(drawn, label="Running", total=len(drawn)):
             key = (row.package, row.file, row.kernel)
             if key not in ran_before:
                 ran_before[key] = ran(known[row.package], row, backend)
-                file.write(json.dumps(asdict(ran_before[key])) + "\n")
-                file.flush()
+                journal.add(asdict(ran_before[key]))
     return [ran_before.get((row.package, row.file, row.kernel), row) for row in rows]
 
 
@@ -111,7 +131,5 @@ def _drawn(rows: list[KernelRow], count: int) -> Iterator[KernelRow]:
                 yield each.pop()
 
 
-def _read(path: Path) -> list[KernelRow]:
-    if not path.exists():
-        return []
-    return [KernelRow(**json.loads(line)) for line in path.read_text().splitlines()]
+def _read(journal: Journal) -> list[KernelRow]:
+    return [KernelRow(**entry) for entry in journal.entries()]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from apportion.report.tabular import markdown_table
 from reproduction.scheduling.study import mean_and_half_width
 
+_PARITY = ["trace", "policy", "makespan, s", "reference", "", "mean completion, s", "reference", ""]
 MADE = "`python -m reproduction scheduling`"
 
 
@@ -16,11 +18,6 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
         "scheduling-reference.md": reference_page(found),
         "scheduling-policies.md": policies_page(found),
     }
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def reference_page(found: Mapping[str, Any]) -> str:
@@ -78,7 +75,7 @@ are. CPU time of whole simulations without a solver, as the reference recorded i
 over ours:
 {min(slower):,.0f} to {max(slower):,.0f} times.
 
-{_table(["trace", "policy", "makespan, s", "reference", "", "mean completion, s", "reference", ""], rows)}
+{markdown_table(_PARITY, rows)}
 """
 
 
@@ -133,7 +130,7 @@ def _truth(rows: Sequence[Mapping[str, Any]]) -> str:
         if gavel:
             best = "; ".join(f"{min(one[at] for one in gavel.values()) / 1000:,.1f}" for at in (0, 1))
         table.append([row["trace"], *cells, best])
-    return _table(["trace", *(f"`{name}`" for name in names), "Gavel, best"], table)
+    return markdown_table(["trace", *(f"`{name}`" for name in names), "Gavel, best"], table)
 
 
 def _errors(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -147,7 +144,7 @@ def _errors(rows: Sequence[Mapping[str, Any]]) -> str:
             (span, off), (mean, wide) = row["wrong"][column]
             cells.append(f"{span:.2f} ± {off:.2f}; {mean:.2f} ± {wide:.2f}")
         table.append([row["trace"], *cells])
-    return _table(["trace", *(f"`{name.split()[0]}` σ {name.split()[1]}" for name in columns)], table)
+    return markdown_table(["trace", *(f"`{name.split()[0]}` σ {name.split()[1]}" for name in columns)], table)
 
 
 def _goals(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -207,7 +204,7 @@ def _measured(found: Mapping[str, Any]) -> str:
             "mean completion, s",
             "makespan / bound",
         ]
-        text += [f"### {setting.capitalize()}", "", _table(head, rows), ""]
+        text += [f"### {setting.capitalize()}", "", markdown_table(head, rows), ""]
     return "\n".join(text)
 
 
@@ -218,7 +215,7 @@ def _speed(rows: Sequence[Mapping[str, Any]]) -> str:
          f"{row['jobs_per_s']:,.0f}", f"{row['bytes'] / 2**30:.2f}"]
         for row in rows
     ]  # fmt: skip
-    return "Load 0.85, true times, one core shared with other work.\n\n" + _table(
+    return "Load 0.85, true times, one core shared with other work.\n\n" + markdown_table(
         [
             "policy",
             "jobs",

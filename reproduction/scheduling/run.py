@@ -3,8 +3,6 @@ ones."""
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +13,7 @@ from apportion.errors import UnreadableFile
 from apportion.settings import replace_file
 from reproduction.scheduling.page import pages
 from reproduction.scheduling.study import study
+from reproduction.stored import keep, kept
 
 STORED = Path(__file__).parent / "stored.json.gz"
 
@@ -42,11 +41,8 @@ def scheduling(
         if not (data / "given.json").exists():
             raise UnreadableFile(f"Gavel's reference data is not in {data}. Name its folder with --data")
         found = study(data, jobs=jobs, seeds=seeds, say=note)
-        replace_file(stored, gzip.compress(json.dumps(found).encode(), mtime=0))
-    try:
-        found = json.loads(gzip.decompress(stored.read_bytes()))
-    except OSError as error:
-        raise UnreadableFile(f"Cannot read {stored}: {error.strerror}. Make it with --measure") from error
+        keep(stored, found)
+    found = kept(stored, made_by="python -m reproduction scheduling --measure")
     for name, text in pages(found).items():
         replace_file(out / name, text.encode())
         note(f"{out / name}")
