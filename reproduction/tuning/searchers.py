@@ -33,8 +33,9 @@ Searcher = Callable[[TuningTable, int, int], Order]
 _MOST_ASKED = 40
 "How often a peer may ask for what is not valid, for each configuration of the budget."
 KERNEL_TUNER = (
-    "bayes_opt", "genetic_algorithm", "simulated_annealing", "greedy_ils", "mls", "pso", "diff_evo",
-    "firefly_algorithm", "basinhopping", "dual_annealing",
+    "adaptive_tabu_greywolf", "basinhopping", "bayes_opt", "diff_evo", "dual_annealing", "firefly_algorithm",
+    "genetic_algorithm", "greedy_ils", "greedy_mls", "hybrid_vndx", "minimize", "mls", "nsga2", "nsga3",
+    "ordered_greedy_mls", "pso", "random_sample", "simulated_annealing",
 )  # fmt: skip
 
 

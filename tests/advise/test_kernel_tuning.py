@@ -23,7 +23,8 @@ kernel void scale(global float *y, global const float *x) {
 """
 
 
-def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(tmp_path, capsys):
+@pytest.mark.parametrize("where", [(), ("--runner", "local")])
+def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path, capsys):
     (tmp_path / "scale.cl").write_text(SOURCE)
     words = [
         "tune",
@@ -49,7 +50,7 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(tmp_path, capsy
     words += ["--param", "WORK=8,9", "--allowed", "LX <= 64", "--budget", "6", "--json"]
     words += ["--default", "ITEMS=1", "--default", "LX=16", "--default", "WORK=8"]
     with pytest.raises(SystemExit) as ended:
-        main(words)
+        main([*words, *where])
     assert ended.value.code == 0
     said = json.loads(capsys.readouterr().out)
     assert said["best"]["WORK"] == 8  # what the default computes is right

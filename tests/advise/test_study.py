@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,6 +140,19 @@ def test_programs_of_any_kind_ask_and_tell(tmp_path, capsys):
         with pytest.raises(SystemExit) as ended:
             main([*words, "--tell", wrong])
         assert ended.value.code == 1
+
+
+def test_two_who_ask_before_they_tell_get_different_configurations(tmp_path, capsys):
+    words = ("tune", "--study", str(tmp_path / "s.jsonl"), "--param", "x=1,2,3")
+    asked = [json.loads(said(capsys, *words, "--ask"))["x"] for _ in range(3)]
+    assert sorted(asked) == [1, 2, 3]
+    with pytest.raises(SystemExit):
+        main([*words, "--ask"])
+    assert "is measured in" in capsys.readouterr().err
+    said(capsys, *words, "--tell", '{"configuration": {"x": 1}, "value": 2.0}')
+    lines = re.sub(r'"at": [0-9.]+', '"at": 0.5', (tmp_path / "s.jsonl").read_text())  # long ago
+    (tmp_path / "s.jsonl").write_text(lines)
+    assert json.loads(said(capsys, *words, "--ask"))["x"] in (2, 3)  # asked for, and never told
 
 
 def test_a_study_starts_another_one_warm(tmp_path):

@@ -8,6 +8,7 @@ import shutil
 import string
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +57,36 @@ def tunable_command(
     if unused := sorted(set(space.values) - named):
         raise InvalidSetting(f"The command does not use the parameter {unused[0]!r}: write {{{unused[0]}}}")
 
-    def run(**one: Any) -> float | None:
+    return Tunable(_Run(tuple(words), objective, timeout), space, default=default, objective=objective)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A command that is run with the values of a configuration in its words."""
+
+    words: tuple[str, ...]
+    objective: str
+    timeout: float
+
+    @property
+    def __name__(self) -> str:
+        return Path(self.words[0]).name
+
+    def __call__(self, **one: Any) -> float | None:
         said = {name: "" if value is None else value for name, value in one.items()}
         done = subprocess.run(
-            [word.format(**said) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=False, timeout=timeout, errors="replace",
+            [word.format(**said) for word in self.words], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=False, timeout=self.timeout, errors="replace",
         )  # fmt: skip
         if done.returncode:
             last = (done.stderr or done.stdout).strip().splitlines()
             raise CommandFailed(f"exit status {done.returncode}{': ' + last[-1] if last else ''}")
-        if objective == SECONDS:
+        if self.objective == SECONDS:
             return None
         numbers = _NUMBER.findall(done.stdout)
         if not numbers:
             raise CommandFailed("it printed no number")
         return float(numbers[-1])
-
-    run.__name__ = Path(words[0]).name
-    return Tunable(run, space, default=default, objective=objective)
 
 
 def space_of(parameters: Sequence[str], *, allowed: str | None = None, when: Sequence[str] = ()) -> Space:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from apportion.measure.space import Configuration, Space, key_of
 from apportion.program.compile import CompileOptions
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.arguments import arguments_for
-from apportion.runtime.backend import open_backend
+from apportion.runtime.backend import Backend, open_backend
 
 _KEPT = 4
 "Kernels that stay built: the best and what it is compared with take turns."
@@ -56,40 +58,71 @@ def tunable_kernel(
         NoDevice: there is none.
         UnknownName: there is no such device.
     """
-    backend = open_backend("opencl")
-    known = [info.id for info in backend.devices()]
+    known = [info.id for info in open_backend("opencl").devices()]
     if not known:
         raise NoDevice("There is no OpenCL device to tune for; `apportion doctor` says what is missing")
     chosen = known[0] if device is None else device
-    built: dict[str, Any] = {}
-    first: dict[str, Any] = {}
+    run = TunedKernel(source, kernel, chosen, global_size, local_size, tuple(arguments), seed, default)
+    return Tunable(run, space, default=default, objective=RETURNED)
 
-    def bound_of(one: Configuration) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class TunedKernel:
+    """A kernel that is built for a configuration and launched; what is built stays in its process."""
+
+    source: Path
+    kernel: str | None
+    device: str
+    global_size: str
+    local_size: str | None
+    arguments: tuple[str, ...]
+    seed: int
+    right: Configuration | None = None
+    "What it computes with this is right; with the first configuration that runs, where there is none."
+    _built: dict[str, Any] = field(default_factory=dict)
+    _first: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def __name__(self) -> str:
+        return self.kernel or self.source.stem
+
+    def __call__(self, **one: Any) -> float:
+        if self.right is not None and not self._first and key_of(one) != key_of(self.right):
+            self._bound(self.right)  # of a process that was not there when it was measured
+        return float(self._bound(one).run(self.device).seconds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self.source.absolute()
+        words = (self.kernel, self.device, self.global_size, self.local_size, self.arguments)
+        return TunedKernel, (source, *words, self.seed, self.right)
+
+    @cached_property
+    def _backend(self) -> Backend:
+        return open_backend("opencl")
+
+    def _bound(self, one: Configuration) -> Any:
         key = key_of(one)
-        if key not in built:
-            while len(built) >= _KEPT:
-                built.pop(next(iter(built)))
+        if key not in self._built:
+            while len(self._built) >= _KEPT:
+                self._built.pop(next(iter(self._built)))
             defines = tuple(f"{name}={_macro(value)}" for name, value in one.items() if value is not None)
             shared = Together(
-                source, kernel, [chosen], policy=chosen, trust=True, backend=backend,
-                compile=CompileOptions(defines=defines),
+                self.source, self.kernel, [self.device], policy=self.device, trust=True,
+                backend=self._backend, compile=CompileOptions(defines=defines),
             )  # fmt: skip
-            shape = _sizes(global_size, one)
-            local = shared.local_size(shape) if local_size is None else _sizes(local_size, one)
+            shape = _sizes(self.global_size, one)
+            local = shared.local_size(shape) if self.local_size is None else _sizes(self.local_size, one)
             span = NDRange(shape, local)
-            values = arguments_for(shared.signature, shared.access, span, arguments, seed=seed).values
+            values = arguments_for(
+                shared.signature, shared.access, span, self.arguments, seed=self.seed
+            ).values
             bound = shared.bind(*values.values(), global_size=shape, local_size=local)
-            bound.run(chosen)
+            bound.run(self.device)
             bound.binding.give_back()
-            _check({name: value for name, value in values.items() if isinstance(value, np.ndarray)}, first)
-            built[key] = bound
-        return built[key]
-
-    def run(**one: Any) -> float:
-        return float(bound_of(one).run(chosen).seconds)
-
-    run.__name__ = kernel or source.stem
-    return Tunable(run, space, default=default, objective=RETURNED)
+            arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+            _check(arrays, self._first)
+            self._built[key] = bound
+        return self._built[key]
 
 
 def _check(arrays: dict[str, Any], first: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@
 
 A line is written whole, under a lock, so that processes (also of several machines, on a file system that they
 share and that locks) take part in one study. After a kill a study goes on where it was: a claim whose process
-is gone counts no more.
+is gone counts no more, nor one of a program that asked and told nothing within an hour.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from apportion.jobs.holding import lock
 from apportion.measure.space import Configuration, Range, Space, key_of
 
 FORMAT = 1
+ASKED = "asked"
+"Who claims what a program of another kind asked for: it may be told by any process."
 _STALE_SECONDS = 3_600.0
-"After which a claim of another machine's process counts no more."
+"After which a claim of another machine's process, or of a program that asked, counts no more."
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,10 @@ class Study:
         """What others measure now."""
         return [one for one, by, at in self._claims.values() if by != self._me and _lives(by, at)]
 
-    def claim(self, one: Configuration) -> None:
-        """Say, within a turn, that this process measures a configuration."""
+    def claim(self, one: Configuration, *, by: str = "") -> None:
+        """Say, within a turn, that this process measures a configuration; or somebody else, as `ASKED`."""
         if self.path is not None:
-            self._append(self._file, {"claim": dict(one), "by": self._me, "at": time.time()})
+            self._append(self._file, {"claim": dict(one), "by": by or self._me, "at": time.time()})
 
     def add(self, found: TriedConfiguration) -> None:
         """Keep what came of a configuration."""
@@ -226,6 +228,8 @@ def _plain(value: Any) -> Any:
 
 
 def _lives(by: str, at: float) -> bool:
+    if by == ASKED:
+        return time.time() - at < _STALE_SECONDS
     host, _, process = by.rpartition(":")
     if host != platform.node():
         return time.time() - at < _STALE_SECONDS

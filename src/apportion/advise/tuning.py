@@ -13,13 +13,14 @@ on `grid`; a function of JAX arrays is compiled for each configuration.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,15 @@ from apportion.advise.tuning_bench import (
     Gain,
     why_all_failed,
 )
+from apportion.advise.tuning_workers import TuningWorkers, WorkerBench, found_of
 from apportion.errors import InvalidSetting
+from apportion.jobs import Outcome, Runner, runner_of
 from apportion.learn.ranking.measures import agreement
 from apportion.learn.tuning.search import KnownTable, Search, SearchPlan
 from apportion.measure.results import Tolerance
 from apportion.measure.space import Configuration, Range, Space, Values, key_of
 from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t4
+from apportion.program.hlo.jax import object_of
 from apportion.settings import replace_file
 
 _WAIT_SECONDS = 0.2
@@ -76,6 +80,8 @@ class Tunable:
     graph: GraphOf | None = None
     """The program with some of its configurations, as rankers see it: a `program_ranking.TiledKernel`, for
     one. Where a shipped ranker is familiar with it, the search starts from the predicted order."""
+    place: str = ""
+    "`file.py:name` or `module:name` from which a worker can load it; not needed where it can be pickled."
 
     @cached_property
     def configurations(self) -> Space:
@@ -184,6 +190,7 @@ def tune(
     study: str | Path | None = None,
     warm_start: WarmStart | Sequence[WarmStart] = (),
     ranker: str | Path | None = AUTOMATIC,
+    runner: Runner | str | None = None,
     progress: bool = True,
 ) -> Tuning:
     """Measure some configurations of a function, each chosen by what those before it took, and find the best.
@@ -209,6 +216,9 @@ def tune(
         warm_start: measurements of the same space on another GPU, or at another size.
         ranker: of a `Tunable` with a `graph`: the name or folder of the ranker whose order the search starts
             from; by default the shipped one, where it is familiar with the program; None for no ranker.
+        runner: where configurations are measured: `local` (a process of its own each, so that a crash costs
+            one configuration), `ray`, `slurm`, as `apportion.jobs.runner_of` reads them, or a `Runner`. As
+            many are measured at once as it has workers. The function must be importable there.
         progress: show a bar on a terminal.
 
     Raises:
@@ -231,7 +241,13 @@ def tune(
             f"The default {dict(tunable.default)} is no configuration of the space: a value is not among "
             "those of its parameter, or the combination is not allowed"
         )
-    bench = Bench(_callable(tunable), tunable.arguments, tunable.expected, settings)
+    if isinstance(runner, str):
+        runner = runner_of(runner, workers=1 if runner == "local" else None)
+    bench: Bench | TuningWorkers = (
+        bench_of(tunable, settings)
+        if runner is None
+        else TuningWorkers(runner, WorkerBench(partial(bench_of, _travelling(tunable), settings)))
+    )
     most = min(math.inf if budget is None else budget, known.size)
     name = getattr(tunable.function, "__name__", type(tunable.function).__name__)
     warm = [known_of(one, known) for one in _listed(warm_start)]
@@ -303,43 +319,96 @@ def _tunable(
     return Tunable(function, space, tuple(arguments), grid, expected, default, objective or SECONDS)
 
 
+def bench_of(tunable: Tunable | str, settings: BenchSettings) -> Bench:
+    """A bench of a function, of a Triton kernel on its grid, or of what `file.py:name` is."""
+    if isinstance(tunable, str):
+        tunable = object_of(tunable)
+        assert isinstance(tunable, Tunable)
+    return Bench(_callable(tunable), tunable.arguments, tunable.expected, settings)
+
+
+def _travelling(tunable: Tunable) -> Tunable | str:
+    """What a worker needs of it: its place, or itself without the conditions of its space, often lambdas."""
+    parameters = tunable.configurations.values
+    return tunable.place or replace(tunable, space=parameters, default=None, in_words=None, graph=None)
+
+
 def _measured(
     search: Search,
     study: Study,
-    bench: Bench,
+    bench: Bench | TuningWorkers,
     most: float,
     end: float | None,
     start: TriedConfiguration | None,
 ) -> Iterator[TriedConfiguration]:
-    """Configurations measured one after another, until a limit or the end of the space."""
-    while (len(study.measured) < most) and (end is None or time.monotonic() < end):
-        with study.turn():
-            for found in study.measured.values():
-                search.tell(found.configuration, found.median)
-            search.forget_asked()
-            for other in study.claimed:
-                search.note_asked(other)
-            free = len(study.measured) + len(study.claimed) < most
-            asked = search.ask() if free else []
-            if asked:
-                study.claim(asked[0])
-        if not asked:
+    """Configurations measured, each when it is done, until a limit or the end of the space."""
+    under_way: dict[int, Configuration] = {}
+    together = 1 if isinstance(bench, Bench) else bench.together
+
+    def items() -> Iterator[tuple[Configuration, float]]:
+        """What to measure next, as long as somebody is free; with the best value so far."""
+        while len(under_way) < together and (end is None or time.monotonic() < end):
+            one = _claimed(search, study, most, tuple(under_way.values()))
+            if one is None:
+                return
+            if start is not None and key_of(one) == key_of(start.configuration):
+                study.add(start)
+                continue
+            under_way[next(places)] = one
+            values = [found.median for found in study.measured.values() if not found.failure]
+            yield one, min(values, default=math.inf)
+
+    while len(study.measured) < most and (end is None or time.monotonic() < end):
+        places = itertools.count()
+        under_way.clear()
+        before = len(study.measured)
+        for place, outcome in _outcomes(bench, items()):
+            one = under_way.pop(place)
+            found = outcome if isinstance(outcome, TriedConfiguration) else found_of(outcome, one)
+            study.add(found)
+            search.tell(found.configuration, found.median)
+            yield found
+        if len(study.measured) == before:
             if not study.claimed:
                 return
             time.sleep(_WAIT_SECONDS)  # others measure what is left
-            continue
-        values = [one.median for one in study.measured.values() if not one.failure]
-        if start is not None and key_of(asked[0]) == key_of(start.configuration):
-            found = start
-        else:
-            found = bench.measure(asked[0], min(values, default=math.inf))
-        study.add(found)
-        search.tell(found.configuration, found.median)
-        yield found
+
+
+def _outcomes(
+    bench: Bench | TuningWorkers, items: Iterator[tuple[Configuration, float]]
+) -> Iterator[tuple[int, TriedConfiguration | Outcome[TriedConfiguration]]]:
+    if isinstance(bench, Bench):
+        for place, item in enumerate(items):
+            yield place, bench.measure(*item)
+    else:
+        for outcome in bench.measure_each(items):
+            yield outcome.item_index, outcome
+
+
+def _claimed(
+    search: Search, study: Study, most: float, under_way: Sequence[Configuration]
+) -> Configuration | None:
+    """The next configuration, claimed in the study; None where the budget or the space is used up."""
+    with study.turn():
+        for found in study.measured.values():
+            search.tell(found.configuration, found.median)
+        search.forget_asked()
+        others = [*study.claimed, *under_way]
+        for other in others:
+            search.note_asked(other)
+        asked = search.ask() if len(study.measured) + len(others) < most else []
+        if asked:
+            study.claim(asked[0])
+    return asked[0] if asked else None
 
 
 def _told(
-    name: str, tunable: Tunable, search: Search, study: Study, bench: Bench, start: TriedConfiguration | None
+    name: str,
+    tunable: Tunable,
+    search: Search,
+    study: Study,
+    bench: Bench | TuningWorkers,
+    start: TriedConfiguration | None,
 ) -> Tuning:
     space, measured = tunable.configurations, tuple(study.measured.values())
     ran = [one for one in measured if not one.failure]

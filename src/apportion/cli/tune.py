@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsons
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +13,13 @@ from cyclopts import Parameter
 from apportion.advise.command_tuning import as_words, configuration_of, space_of, tunable_command
 from apportion.advise.layout_tuning import tunable_layouts
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
-from apportion.advise.study import Study, TriedConfiguration
+from apportion.advise.study import ASKED, Study, TriedConfiguration
 from apportion.advise.tuning import AUTOMATIC, SECONDS, Tunable, Tuning, by_time, known_of
 from apportion.advise.tuning import tune as tune_function
 from apportion.advise.tuning_bench import BenchSettings
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
+from apportion.jobs import Runner, runner_of
 from apportion.learn.metrics import over_seeds
 from apportion.learn.ranking.ridge import TuningPlan
 from apportion.learn.tuning.search import Search
@@ -55,6 +57,8 @@ def tune(
     ranker: str = AUTOMATIC,
     ask: Annotated[bool, _FLAG] = False,
     tell: str | None = None,
+    runner: str | None = None,
+    workers: int | None = None,
     recorded: Path | None = None,
     shapes: Annotated[tuple[str, ...], _MANY] = (),
     configurations: int | None = None,
@@ -104,6 +108,10 @@ def tune(
         ask: Print the next configuration of the --study as JSON, and measure nothing.
         tell: Tell the --study what came of one: '{"configuration": {"tile": 8}, "value": 0.1}', or with
             "failure" instead of "value".
+        runner: Where configurations are measured: local (each in a process of its own, so that a crash costs
+            one configuration), ray, ray:HOST:PORT, slurm, or slurm:PARTITION.
+        workers: How many configurations the runner measures at once: 1 of local unless said, since they
+            would slow each other down; on a cluster as many as there are.
         recorded: Instead of a program: a table of measured configurations (CSV, Kernel Tuner, T4), or a
             layout file (NPZ), whose times stand in for measurements made now.
         shapes: What a JAX function is called with: f32[128,256] f32[256].
@@ -127,6 +135,7 @@ def tune(
         "shapes": shapes, "configurations": configurations, "repeats": repeats, "prune": prune,
         "confirm": confirm, "seeds": seeds, "seed": seed, "random-share": random_share,
         "check-share": check_share, "out": out, "results": results, "seconds": seconds,
+        "runner": runner, "workers": workers,
         "global-size": global_size, "local-size": local_size, "kernel": kernel, "arg": arg, "device": device,
     }  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None and value != ()}
@@ -154,13 +163,14 @@ def tune(
         assert program is not None
         found, used = _of_program(program, shapes, configurations, seed or 0)
     anyway = {"seconds", "study", "warm-start", "repeats", "prune", "confirm", "seed", "out", "results"}
+    anyway |= {"runner", "workers"}
     what = "a command" if command is not None else "a kernel" if opencl is not None else "a program"
     _only(given, used | anyway, what)
     tuning = tune_function(
         found, budget=budget, seconds=seconds, repeats=repeats,
         prune=BenchSettings.prune if prune is None else prune,
         confirm=BenchSettings.confirm if confirm is None else confirm,
-        seed=seed or 0, study=study, warm_start=warm_start,
+        seed=seed or 0, study=study, warm_start=warm_start, runner=_runner(runner, workers),
         ranker=None if ranker == "none" else ranker, progress=not json,
     )  # fmt: skip
     if out is not None:
@@ -170,6 +180,14 @@ def tune(
         tuning.write(results, format=results_format)
         note(f"Wrote {results}")
     _print(tuning, json)
+
+
+def _runner(name: str | None, workers: int | None) -> Runner | None:
+    if name is None:
+        if workers is not None:
+            raise InvalidSetting("--workers are those of a --runner: name one, as --runner local")
+        return None
+    return runner_of(name, workers=1 if name == "local" and workers is None else workers)
 
 
 def _only(given: dict[str, Any], used: set[str], what: str) -> None:
@@ -215,7 +233,9 @@ def _of_program(
 ) -> tuple[Tunable, set[str]]:
     found = object_of(program)
     if isinstance(found, Tunable):
-        return found, set()
+        file, _, name = program.rpartition(":")
+        there = f"{Path(file).absolute()}:{name}" if file.endswith(".py") else program
+        return replace(found, place=there), set()
     if not callable(found):
         raise InvalidSetting(f"{program} is neither an apportion.Tunable nor a function")
     if not shapes:
@@ -241,9 +261,13 @@ def _ask_or_tell(
         )
         for found in study.measured.values():
             search.tell(found.configuration, found.median)
+        for other in study.claimed:
+            search.note_asked(other)
         asked = search.ask()
+        if asked:
+            study.claim(asked[0], by=ASKED)
     if not asked:
-        raise InvalidSetting(f"Every configuration of the space is measured in {path}")
+        raise InvalidSetting(f"Every configuration of the space is measured in {path}, or was asked for")
     print_json(dict(asked[0]))
 
 

@@ -51,6 +51,7 @@ class SearchPlan:
     "Candidates among which those far from each other are looked for."
     neighbours: int = 60
     "Candidates that differ little from each of the best three."
+    margins: tuple[float, ...] = (0.0,)
     priors: tuple[Prior, ...] = (Prior(reach=0.6, reach_spread=0.6), Prior(reach=2.0, reach_spread=0.6))
     "A process is fitted from each, and what they expect to gain is averaged: few measurements do not decide."
 
@@ -211,9 +212,10 @@ class Search:
             return pool[self._farthest(points)]
         model = self._model()
         assert model is not None
+        margin = self.settings.margins[taken % len(self.settings.margins)] / model.deviation
         gain = np.full(len(pool), -np.inf)
         for process in model.processes:
-            one = log_expected_improvement(model.best, *process.predict(points, known))
+            one = log_expected_improvement(model.best - margin, *process.predict(points, known))
             if not model.runs.all():
                 chance = 1 + process.mean_of(points, known, np.where(model.runs, 0.0, -1.0))
                 one = one + np.log(np.clip(chance, _LEAST_CHANCE, 1.0))
