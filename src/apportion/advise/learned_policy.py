@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apportion.advise import launch_times as timing
 from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
-from apportion.coexecution.launch_memory import LaunchMemory
+from apportion.coexecution.launch_memory import IN_CACHE, LaunchMemory
 from apportion.coexecution.policies.base import Policy
 from apportion.coexecution.session import USUAL, Session, SessionSettings
 from apportion.coexecution.sharing import Together
@@ -69,6 +69,7 @@ def share(
     limits: Limits | None = None,
     backend: Backend | str = "opencl",
     drivers: DriverOptions = DEFAULT_DRIVERS,
+    memory: LaunchMemory | None = IN_CACHE,
     fresh: bool = False,
 ) -> Together:
     """Share one OpenCL kernel between several devices; learned models split its first launch.
@@ -92,6 +93,7 @@ def share(
         limits: the deadline of a launch, and its memory.
         backend: what runs launches: one that is open and stays so, or the name of one (`replay:FOLDER`).
         drivers: how the drivers are started.
+        memory: where what launches teach is kept for later processes; None: nowhere.
         fresh: begin without what earlier processes learned of these launches, and forget that.
 
     Raises:
@@ -112,7 +114,7 @@ def share(
         limits=limits,
         backend=backend,
         drivers=drivers,
-        memory=LaunchMemory(),
+        memory=memory,
         fresh=fresh,
     )
 
@@ -125,6 +127,7 @@ def session(
     drivers: DriverOptions = DEFAULT_DRIVERS,
     limits: Limits | None = None,
     settings: SessionSettings = USUAL,
+    memory: LaunchMemory | None = IN_CACHE,
     fresh: bool = False,
 ) -> Session:
     """Run a program of many kernels over arrays that stay on the device that needs them.
@@ -143,6 +146,7 @@ def session(
         drivers: how the drivers are started.
         limits: how long a queued launch may take, and its memory.
         settings: how far it looks ahead, and how much of a device's memory it takes.
+        memory: where what launches teach is kept for later processes; None: nowhere.
         fresh: begin without what earlier processes learned of the kernels, and forget that.
 
     Raises:
@@ -151,7 +155,7 @@ def session(
     """
     return Session(
         devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings,
-        memory=LaunchMemory(), fresh=fresh,
+        memory=memory, fresh=fresh,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from apportion.cli.show import note, print_json, print_table, progress
 from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
-from apportion.coexecution.launch_memory import LaunchMemory
+from apportion.coexecution.launch_memory import IN_CACHE
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
@@ -106,7 +106,7 @@ def run(
         limits=Limits(seconds=seconds, require_confinement=require_confinement),
         drivers=DriverOptions(threads=threads),
         backend=backend,
-        memory=LaunchMemory(),
+        memory=IN_CACHE,
         fresh=fresh,
     ) as shared:
         shape = sizes_of(global_size, "--global-size")

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,13 @@ _SETS = ("covered", "trusted")
 class LaunchMemory:
     """A folder of what launches taught."""
 
-    folder: Path = field(default_factory=lambda: cache_folder("launches"))
+    place: Path | None = None
+    "None: in the cache folder."
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self.place or cache_folder("launches")
 
     def recall(self, identity: Sequence[object], state: LaunchState) -> None:
         """Have a launch begin with what earlier ones taught; nothing where there were none.
@@ -120,6 +126,10 @@ class LaunchMemory:
             oldest = sorted(files, key=lambda file: file.stat().st_mtime)
             for file in oldest[: _MOST_FILES // 10]:
                 file.unlink(missing_ok=True)
+
+
+IN_CACHE = LaunchMemory()
+"What a user's programs share."
 
 
 def identity_of(devices: Sequence[DeviceInfo]) -> list[tuple[object, ...]]:
