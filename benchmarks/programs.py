@@ -88,6 +88,8 @@ class PlainCalls(Calls):
             self.home[name][:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
             self.valid[name] = {HOST}
         self.shapes = {name: (values.dtype, values.shape) for name, values in instance.arrays.items()}
+        self.users: dict[str, str] = {}
+        "Array → the device that used it last."
         self.bound: dict[Any, list[Any]] = {}
         self.names: list[str] = []
 
@@ -99,6 +101,9 @@ class PlainCalls(Calls):
             bound = self.bound[key] = self._bind(kernel, arguments)
         compiled, device, place, arrays, written, sent = bound
         for name in arrays:
+            if (user := self.users.get(name)) is not None and user != device:
+                self.queues[user].finish()  # queues of two devices do not wait for each other
+            self.users[name] = device
             if place not in self.valid[name]:
                 self._bring(name, device, place)
         values = [value for value in arguments if not isinstance(value, str | LocalMemory)]
@@ -240,7 +245,7 @@ def measure(
         with Session(names, backend=backend, predictor=learned) as session:
             calls = SessionCalls(session, program, instance.arrays, name)
             row["rounds"][f"session, all {name}"] = rounds_of(
-                calls, instance, session.wait, 4, time.monotonic() + 3
+                calls, instance, session.wait, rounds, time.monotonic() + 3
             )
     # A session that knows nothing of the program; its kernels are compiled, as those of the others are.
     with Session(names, backend=backend, predictor=learned) as session:

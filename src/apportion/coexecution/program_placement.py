@@ -40,6 +40,9 @@ class PlacementSettings:
     "What is copied per second where no calibration says. Chosen: PCIe with memory that is not pinned."
     better: float = 0.97
     "Take another assignment if it promises less than this times the present one. Chosen: noise is as large."
+    divided: float = 0.9
+    """Use several devices if that promises less than this times everything on the best one. Chosen: noise
+    (`BeliefSettings.noise`) makes one of two equal devices look a tenth faster for some kernels."""
     explores: float = 0.5
     "A hoped gain counts this much against the price of trying a device. Chosen: below 1 is careful."
 
@@ -47,8 +50,13 @@ class PlacementSettings:
         for name in ("window", "searched"):
             if getattr(self, name) < 1:
                 raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not (0 < self.better <= 1 and self.bytes_per_second > 0 and self.explores >= 0):
-            raise InvalidSetting(f"better must lie between 0 and 1, and rates be above 0: {self}")
+        if not (
+            0 < self.better <= 1
+            and 0 < self.divided <= 1
+            and self.bytes_per_second > 0
+            and self.explores >= 0
+        ):
+            raise InvalidSetting(f"better and divided must lie between 0 and 1, and rates be above 0: {self}")
         if min(self.launch_seconds, self.move_seconds) < 0:
             raise InvalidSetting(f"Times must not be below 0: {self}")
 
@@ -105,6 +113,25 @@ Valid = dict[int, int]
 "Array → bits of the locations where it is valid; the host where nothing is said."
 
 
+class _Done:
+    """What was simulated so far; times in seconds."""
+
+    def __init__(self, places: int) -> None:
+        self.free = [0.0] * places
+        "When each device has nothing more to do."
+        self.latest = 0.0
+        self.wrote: dict[int, tuple[float, int]] = {}
+        "Array → when the last launch that wrote it ended, and where."
+        self.read: dict[int, tuple[float, int]] = {}
+
+    def after(
+        self, before: Mapping[int, tuple[float, int]], array: int, place: int, waiting_seconds: float
+    ) -> float:
+        """When a device may begin that waits for what was done with an array."""
+        ended, other = before.get(array, (0.0, place))
+        return ended + (waiting_seconds if other != place else 0.0)
+
+
 class Planner:
     """Assigns groups to devices, and thinks again whenever the launches of a group have doubled."""
 
@@ -118,8 +145,11 @@ class Planner:
         """Remember a step that was done."""
         self.steps.append(step)
 
-    def plan(self, coming: Sequence[ProgramStep], valid: Mapping[int, int], *, explore: bool = True) -> None:
+    def plan(self, coming: Sequence[ProgramStep], valid: Mapping[int, int], *, explore: bool = True) -> bool:
         """Assign the groups of the steps to come, and of the round that repeats itself.
+
+        Returns:
+            Whether something is tried, so that it should soon be thought about again.
 
         Args:
             coming: what waits to be placed; may be empty.
@@ -135,14 +165,13 @@ class Planner:
         sequence = repeated if period else list(coming) or past
         groups = list(dict.fromkeys(step.group for step in sequence if step.group is not None))
         if not groups:
-            return
+            return False
         rounds = max(1, min(group.count for group in groups))
         now = self._search(groups, sequence, valid, rounds, bool(period))
         for group in groups:
             if group.place != now[group]:
                 self._move(group, now[group], "expected to end soonest")
-        if explore and period:
-            self._explore(groups, sequence, valid, rounds)
+        return bool(explore and period and self._explore(groups, sequence, valid, rounds))
 
     def _move(self, group: LaunchGroup, place: int, why: str) -> None:
         group.place = place
@@ -181,18 +210,25 @@ class Planner:
                         other = {**best, group: place}
                         if place != best[group] and (taken := cost(other)) < seconds * (1 - 1e-9):
                             best, seconds, improved = other, taken, True
+        enough = math.inf
+        if common:
+            single = min((dict.fromkeys(groups, place) for place in common), key=cost)
+            enough = self.settings.divided * cost(single)
+            if cost(best) >= enough:
+                best = single
         present = {group: group.place for group in groups}
         if all(place is not None for place in present.values()):
             kept = {group: place for group, place in present.items() if place is not None}
-            if cost(best) >= self.settings.better * cost(kept):
+            worth_it = len(set(kept.values())) == 1 or cost(kept) < enough
+            if worth_it and cost(best) >= self.settings.better * cost(kept):
                 return kept
         return best
 
     def _explore(
         self, groups: list[LaunchGroup], sequence: list[ProgramStep], valid: Mapping[int, int], rounds: int
-    ) -> None:
+    ) -> bool:
         """Try one group on a device where it never ran, if that is expected to pay for itself within as many
-        rounds as there were."""
+        rounds as there were; whether one is tried."""
         present = {group: group.place for group in groups if group.place is not None}
         now = self.round(sequence, present)
         best: tuple[float, LaunchGroup, int] | None = None
@@ -216,6 +252,7 @@ class Planner:
             self._move(
                 group, place, f"it may be faster than {self.places[group.place or 0].device}, tried once"
             )
+        return best is not None
 
     # Simulation
 
@@ -227,8 +264,9 @@ class Planner:
     ) -> float:
         """Seconds of one more round, once all arrays are where a round leaves them."""
         valid: Valid = {}
-        self._pass(sequence, assigned, valid, times)
-        return self._pass(sequence, assigned, valid, times)
+        done = _Done(len(self.places))
+        first = self._pass(sequence, assigned, valid, done, times)
+        return self._pass(sequence, assigned, valid, done, times) - first
 
     def cost(
         self,
@@ -238,46 +276,51 @@ class Planner:
         rounds: int,
     ) -> float:
         """Seconds of a pass over the sequence from where arrays are now, and of so many rounds after it."""
-        there = dict(valid)
-        first = self._pass(sequence, assigned, there)
-        return first + rounds * self._pass(sequence, assigned, there) if rounds else first
+        there, done = dict(valid), _Done(len(self.places))
+        first = self._pass(sequence, assigned, there, done)
+        if not rounds:
+            return first
+        return first + rounds * (self._pass(sequence, assigned, there, done) - first)
 
     def _pass(
         self,
         sequence: Sequence[ProgramStep],
         assigned: Mapping[LaunchGroup, int],
         valid: Valid,
+        done: _Done,
         times: Mapping[tuple[int, int], float] | None = None,
     ) -> float:
-        free = [0.0] * len(self.places)
-        ready: dict[int, float] = {}
-        writer: dict[int, int] = {}
-        latest = 0.0
+        """When all steps have ended, after what was done before."""
         for step in sequence:
             place = -1 if step.group is None else assigned[step.group]
             location = HOST if place < 0 else self.places[place].location
-            began = max(free) if place < 0 else free[place]
+            began = max(done.free) if place < 0 else done.free[place]
             for array, nbytes in step.reads:
                 bits = valid.get(array, 1 << HOST)
-                wrote = writer.get(array, place)
                 # One device waits for another, also where nothing has to be copied.
-                began = max(began, ready.get(array, 0.0) + (wrote != place) * self.settings.move_seconds)
+                began = max(began, done.after(done.wrote, array, place, self.settings.move_seconds))
                 if not bits >> location & 1:
                     began += self._moving(bits, location, nbytes)
                     valid[array] = bits | 1 << location | 1 << HOST
+            for array in step.writes:  # what is still read or written elsewhere is not written over
+                for before in (done.wrote, done.read):
+                    began = max(began, done.after(before, array, place, self.settings.move_seconds))
             if step.group is None:
-                free = [max(each, began) for each in free]
-                latest = max(latest, began)
+                done.free = [max(each, began) for each in done.free]
+                done.latest = max(done.latest, began)
                 continue
             device = self.places[place].device
             taken = times.get((id(step.group), place)) if times else None
             ended = began + (step.group.belief.seconds(device) if taken is None else taken)
             ended += self.settings.launch_seconds
-            free[place] = ended
-            latest = max(latest, ended)
+            done.free[place] = ended
+            done.latest = max(done.latest, ended)
+            for array, _ in step.reads:
+                done.read[array] = ended, place
             for array in step.writes:
-                valid[array], ready[array], writer[array] = 1 << location, ended, place
-        return latest
+                valid[array] = 1 << location
+                done.wrote[array] = ended, place
+        return done.latest
 
     def _moving(self, bits: int, location: int, nbytes: int) -> float:
         seconds = 0.0
