@@ -7,18 +7,20 @@ import re
 import subprocess
 import sys
 import tomllib
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from apportion.errors import ApportionError, UnreadableFile
-from apportion.program.buildfile import BuildOptions, parsed, words_of
+from apportion.program.buildfile import BuildOptions, name_of, parsed, words_of
 
 PLAN = Path(__file__).with_name("packages.toml")
 _SEED = 19
 "Draws files where a package has very many."
 _KERNEL = re.compile(r"^\s*(?:__)?kernel\b|\bKERNEL_FQ\b", re.MULTILINE)
+_DEBIAN = "http://deb.debian.org/debian"
 _APT = ("-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Sandbox::User=root")
 
 
@@ -38,19 +40,46 @@ class Package:
     each: tuple[str, ...] = ()
     "Macros for each of these names, which takes the place of `{n}`."
     flat: tuple[tuple[str, str], ...] = ()
-    "What is written otherwise in these macros for files of two dimensions, which have 2d in their names."
+    "What is written otherwise in these macros for names of arrays of two dimensions."
+    forms: tuple[tuple[str, str], ...] = ()
+    "Options besides, for files whose path a pattern finds."
+    suffixes: tuple[str, ...] = (".cl",)
+    "Of files that hold kernels."
+    leave_out: str = ""
+    "Finds the paths of files that are no kernels, such as those that must not compile."
+    held_out: bool = False
+    "Chosen by its name before anybody looked into it, and given no options."
     most: int = 1 << 30
     "Files that are drawn."
 
-    def build(self, path: Path) -> BuildOptions:
-        """The options for the kernels of a file."""
+    def builds(self, path: Path) -> Iterator[BuildOptions]:
+        """The options for the kernels of a file; several where they follow from what a call is given, which
+        the package's host program finds out then: arrays of two dimensions or of three."""
         text = path.read_text("utf-8", "replace")
-        options = parsed(words_of(self.options), self.root)
+        place = str(path.relative_to(self.root))
+        more = [words for pattern, words in self.forms if re.search(pattern, place)]
+        options = parsed(words_of(" ".join([self.options, *more])), self.root)
         names = sorted(set(re.findall(self.name_pattern, text))) if self.name_pattern else []
-        macros = tuple(macro.replace("{n}", name) for name in names for macro in self.each)
-        for usual, flat in self.flat if "2d" in path.name else ():
-            macros = tuple(macro.replace(usual, flat) for macro in macros)
-        return replace(options, defines=(*options.defines, *macros))
+        written = {name for name in names if re.search("dst|out", name, re.IGNORECASE)}
+        every = set(names)
+        flat = {False: [set(), every], True: [every, set()]}["2d" in path.name]
+        for two_dimensional in [*flat, written, every - written] if names and self.flat else [set()]:
+            macros = tuple(
+                self._macro(macro, name, flat=name in two_dimensional)
+                for name in names
+                for macro in self.each
+            )
+            kept = (each for each in options.defines if name_of(each) not in options.undefined)
+            yield replace(options, defines=(*kept, *macros))
+
+    def _macro(self, macro: str, name: str, *, flat: bool) -> str:
+        for usual, other in self.flat if flat else ():
+            macro = macro.replace(usual, other)
+        return macro.replace("{n}", name)
+
+    def kernels_in(self, path: Path) -> int:
+        """How many kernels a file seems to hold, by its words: for files that no compiler has read."""
+        return len(_KERNEL.findall(path.read_text("utf-8", "replace")))
 
     def files(self) -> list[Path]:
         """Its files of OpenCL C that define a kernel, or as many of them as are drawn."""
@@ -59,7 +88,10 @@ class Package:
 
     def _files(self) -> list[Path]:
         found = []
-        for path in sorted(self.root.rglob("*.cl")):
+        for path in sorted(self.root.rglob("*")):
+            place = str(path.relative_to(self.root))
+            if path.suffix not in self.suffixes or (self.leave_out and re.search(self.leave_out, place)):
+                continue
             try:
                 text = path.read_text("utf-8", "replace")
             except OSError:
@@ -73,12 +105,15 @@ def packages(folder: Path) -> Iterator[Package]:
     """The packages of the plan that are in a folder; those that could not be fetched are left out."""
     for name, said in tomllib.loads(PLAN.read_text()).items():
         root = folder / name / "tree"
-        if root.is_dir() and any(root.rglob("*.cl")):
-            version = (folder / name / "version").read_text().strip()
+        if root.is_dir() and (folder / name / "version").is_file():
+            for header in said.get("empty", ()):
+                (root / header).touch()
             yield Package(
-                name, said["origin"], version, root, said.get("options", ""), said.get("name", ""),
-                tuple(said.get("each", ())), tuple(map(tuple, said.get("flat", ()))),
-                said.get("most", 1 << 30),
+                name, said["origin"], (folder / name / "version").read_text().strip(), root,
+                said.get("options", ""), said.get("name", ""), tuple(said.get("each", ())),
+                tuple(map(tuple, said.get("flat", ()))), tuple(map(tuple, said.get("forms", ()))),
+                tuple(said.get("suffixes", (".cl",))), said.get("leave_out", ""),
+                said.get("held_out", False), said.get("most", 1 << 30),
             )  # fmt: skip
 
 
@@ -96,10 +131,10 @@ def fetch(folder: Path) -> Iterator[tuple[str, str]]:
                 if not listed:
                     _list_sources(folder)
                     listed = True
-                version = _from_debian(name, folder, place)
+                version = _from_debian(name, said.get("release", "bookworm"), folder, place)
             else:
                 version = _from_pypi(name, place)
-        except ApportionError as error:
+        except (ApportionError, OSError) as error:
             yield name, str(error)
             continue
         (place / "version").write_text(version + "\n")
@@ -109,7 +144,8 @@ def fetch(folder: Path) -> Iterator[tuple[str, str]]:
 def _list_sources(folder: Path) -> None:
     """A list of Debian's source packages, apart from the machine's own lists."""
     (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-    (folder / "sources.list").write_text("deb-src http://deb.debian.org/debian bookworm main\n")
+    lines = [f"deb-src {_DEBIAN} {release} main" for release in ("bookworm", "trixie")]
+    (folder / "sources.list").write_text("\n".join(lines) + "\n")
     _run("apt-get", *_lists(folder), "update", folder=folder)
 
 
@@ -120,13 +156,23 @@ def _lists(folder: Path) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _from_debian(name: str, folder: Path, place: Path) -> str:
-    _run("apt-get", *_lists(folder), "source", "--download-only", name, folder=place)
-    (description,) = place.glob("*.dsc")
-    _run("dpkg-source", "--no-check", "--skip-patches", "-x", description.name, "tree", folder=place)
-    for archive in place.glob("*.tar.*"):
-        archive.unlink()
-    return description.stem
+def _from_debian(name: str, release: str, folder: Path, place: Path) -> str:
+    """Unpack what the package's authors published, without Debian's patches; its version.
+
+    A mirror may hold that and no longer the description beside it, so each archive is fetched by itself.
+    """
+    said = _run(
+        "apt-get", *_lists(folder), "source", "--print-uris", f"{name}/{release}", folder=place
+    )  # fmt: skip
+    archives = re.findall(r"^'(\S+)' (\S+\.orig\S*\.tar\.(?:gz|xz|bz2)) ", said, re.MULTILINE)
+    if not archives:
+        raise UnreadableFile(f"Debian's {release} lists no archive of {name}")
+    (place / "tree").mkdir(exist_ok=True)
+    for address, file in archives:
+        urllib.request.urlretrieve(address, place / file)
+        _run("tar", "-xf", file, "-C", "tree", "--strip-components=1", folder=place)
+        (place / file).unlink()
+    return archives[0][1].partition(".orig")[0]
 
 
 def _from_pypi(name: str, place: Path) -> str:
@@ -149,8 +195,9 @@ def _from_pypi(name: str, place: Path) -> str:
     return wheel.stem.split("-py")[0]
 
 
-def _run(*command: str, folder: Path) -> None:
+def _run(*command: str, folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise UnreadableFile(f"{command[0]} failed: {said[-1] if said else 'it gave no reason'}")
+    return done.stdout

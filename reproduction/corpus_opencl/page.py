@@ -31,20 +31,16 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "")
     parts = [
         "# Kernels of published packages",
         "",
-        f"{len(kernels):,} kernels in {len(files):,} files of {len(known)} source packages of Debian 12 and "
-        "PyPI, as they are published; nothing of them is kept here. Made by `python -m reproduction "
-        "corpus-opencl`, which fetches them.",
+        f"{len(kernels):,} kernels in {len(files):,} files of {len(known)} source packages of Debian and PyPI, as "
+        f"they are published, and about {sum(row.unread for row in rows):,} kernels in files that compile on no "
+        "route; nothing of them is kept here. Made by `python -m reproduction corpus-opencl`, which fetches them. "
+        "What *as they are* means stands in [decision 9](../decisions/0009-what-compiles-as-it-is.md).",
         "",
-        "| what | reached | share (95 % interval) | aimed at |",
-        "|---|---:|---:|---:|",
-        *(
-            f"| {name} | {part:,} of {whole:,} | {_share(part, whole)} | {aim} |"
-            for name, part, whole, aim in _levels(rows)
-        ),
-        "",
+        *_table(rows),
         _HOW,
         "",
         *([remarks.rstrip(), ""] if remarks else []),
+        *_held_out(rows, known),
         "## Packages",
         "",
         "| package | version | files | as they are | with options | with guesses | kernels | shared | run |",
@@ -75,9 +71,15 @@ def _levels(rows: Sequence[KernelRow]) -> list[tuple[str, int, int, str]]:
     tried = [row for row in kernels if row.ran is not None]
     ended = [row for row in tried if row.ran]
     given, own = routes[ROUTES[0]], routes[ROUTES[1]]
+    by_kernel = Counter(row.route for row in kernels)
+    every = len(kernels) + sum(row.unread for row in rows)
+    first, second = by_kernel[ROUTES[0]], by_kernel[ROUTES[0]] + by_kernel[ROUTES[1]]
     return [
-        ("files that compile as they are", given, files, "70 %"),
-        ("files that compile so, or with their package's options", given + own, files, "95 %"),
+        ("kernels that compile as they are", first, every, "70 %"),
+        ("kernels that compile so, or with their package's options", second, every, "95 %"),
+        ("kernels that compile so, or with guesses (`--guess`)", len(kernels), every, ""),
+        ("files that compile as they are", given, files, ""),
+        ("files that compile so, or with their package's options", given + own, files, ""),
         ("files that compile so, or with guesses (`--guess`)", files - routes[""], files, ""),
         ("kernels that get a graph", sum(row.graph for row in kernels), len(kernels), ""),
         ("kernels that get a prediction", len(predicted), len(kernels), ""),
@@ -88,6 +90,34 @@ def _levels(rows: Sequence[KernelRow]) -> list[tuple[str, int, int, str]]:
         ("of those, with equal results on two devices", sum(row.equal is True for row in ended), len(ended),
          "100 %"),
     ]  # fmt: skip
+
+
+def _table(rows: Sequence[KernelRow]) -> list[str]:
+    return [
+        "| what | reached | share (95 % interval) | aimed at |",
+        "|---|---:|---:|---:|",
+        *(
+            f"| {name} | {part:,} of {whole:,} | {_share(part, whole)} | {aim} |"
+            for name, part, whole, aim in _levels(rows)
+        ),
+        "",
+    ]
+
+
+def _held_out(rows: Sequence[KernelRow], known: Sequence[Package]) -> list[str]:
+    """The levels of packages that nobody looked into while the product was built."""
+    names = [package.name for package in known if package.held_out]
+    mine = [row for row in rows if row.package in names]
+    if not mine:
+        return []
+    return [
+        "## Packages that nobody had looked into",
+        "",
+        f"{', '.join(names)} were chosen by their names, before anybody looked into them, and were given no "
+        "options. They count in the table above, too.",
+        "",
+        *_table(mine),
+    ]
 
 
 def _row_of(package: Package, mine: Sequence[KernelRow]) -> str:

@@ -67,13 +67,16 @@ def corpus_opencl(
         for package, path in left
         if (package.name, str(path.relative_to(package.root))) not in done
     ]
-    runner = LocalRunner(processes, deadline_seconds=180)
+    runner = LocalRunner(processes, deadline_seconds=400)
     with journal.alone():
         outcomes = runner.map(partial(_one), left)
         for outcome in progress(outcomes, label="Compiling", total=len(left)):
             package, path = left[outcome.item_index]
-            failed = [KernelRow(package.name, str(path.relative_to(package.root)), reason=str(outcome.error))]
-            for row in outcome.value or failed:
+            failed = KernelRow(
+                package.name, str(path.relative_to(package.root)), unread=package.kernels_in(path),
+                reason=str(outcome.error),
+            )  # fmt: skip
+            for row in outcome.value or [failed]:
                 journal.add(asdict(row))
                 rows.append(row)
     by_name = {package.name: package for package in known}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from apportion.advise.predictor import predict
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError, CompileError, OutOfBoundsRead, OutOfBoundsWrite
 from apportion.measure.counters.bounds_check import check_launch
+from apportion.program.buildfile import BuildOptions
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
@@ -24,6 +26,8 @@ from reproduction.corpus_opencl.packages import Package
 
 PAIR = "xeon-h200"
 ROUTES = ("as given", "with the package's options", "with guesses")
+SECONDS = 60.0
+"For compiling a file on one route."
 _SPANS = {1: NDRange((4096,), (64,)), 2: NDRange((64, 64), (8, 8)), 3: NDRange((16, 16, 16), (4, 4, 4))}
 _QUERY = re.compile(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([0-2])\s*\)")
 _CLASSES = {
@@ -58,6 +62,8 @@ class KernelRow:
     ran: bool | None = None
     "None for what was not asked to run."
     equal: bool | None = None
+    unread: int = 0
+    "Kernels that a file which compiles on no route seems to hold."
     reason: str = ""
     "Of the first stage that failed."
 
@@ -75,7 +81,7 @@ def rows_of(package: Package, path: Path) -> list[KernelRow]:
     file = str(path.relative_to(package.root))
     source, route, reason = _compiled(package, path)
     if source is None:
-        return [KernelRow(package.name, file, reason=reason)]
+        return [KernelRow(package.name, file, unread=package.kernels_in(path), reason=reason)]
     try:
         ir = ir_of(source)
         signatures, accesses = signatures_of(ir, str(source.text)), accesses_of(ir, str(source.text))
@@ -110,19 +116,28 @@ def ran(package: Package, row: KernelRow, backend: Backend) -> KernelRow:
 def _compiled(package: Package, path: Path) -> tuple[Source | None, str, str]:
     """The source by the first route on which it compiles, and which one; else the last reason."""
     reason = ""
-    options = package.build(path)
-    for route in ROUTES:
+    for route, build in _ways(package, path):
         try:
-            source = Source.read(path, "opencl", **({} if route == ROUTES[0] else {"build": options}))
+            source = Source.read(path, "opencl", **({} if build is None else {"build": build}))
             if route == ROUTES[2]:
                 source, _ = guessed(source)
-            ir_of(source, CompileOptions(seconds=20))
+            ir_of(source, CompileOptions(seconds=SECONDS))
             return source, route, ""
         except CompileError as error:
-            reason = _first(error) if route != ROUTES[2] else reason
+            if route != ROUTES[2]:
+                reason = _first(error)
         except ApportionError as error:
             return None, "", _first(error)  # what takes too long does so with guesses, too
     return None, "", reason
+
+
+def _ways(package: Package, path: Path) -> Iterator[tuple[str, BuildOptions | None]]:
+    """Every route, and the options of it: none for what is compiled as it is."""
+    yield ROUTES[0], None
+    builds = list(package.builds(path))
+    if builds != [BuildOptions()]:
+        yield from ((ROUTES[1], build) for build in builds)
+    yield ROUTES[2], builds[0]
 
 
 def _described(

@@ -81,6 +81,18 @@ def headers(tmp_path: Path) -> Path:
 # What comes out
 
 
+def test_code_that_is_opencl_c_1_2_alone_compiles_where_nobody_says_which() -> None:
+    text = """
+    void set(float **place, private float *value) { *place = value; }
+    kernel void k(global float *a) { float x = a[0], *p; set(&p, &x); a[1] = *p; }
+    """.replace("float **", "private float *private *")
+    assert kernels_of(opencl(text)) == ["k"]
+    with pytest.raises(CompileError, match="address space"):
+        opencl(text, standard="CL2.0")
+    with pytest.raises(CompileError, match="undeclared identifier 'b'"):  # what is wrong in both is told once
+        opencl("kernel void k(global int *a) { a[0] = b; }")
+
+
 @pytest.mark.parametrize("standard", ["CL1.2", "CL2.0", "CL3.0", "1.2", "3.0"])
 def test_opencl_c_compiles_in_every_version(standard: str) -> None:
     ir = opencl(SCALE, standard=standard)

@@ -10,6 +10,7 @@ import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program import source as source_module
+from apportion.program.buildfile import BuildOptions
 from apportion.program.source import Source
 
 
@@ -28,6 +29,8 @@ def written(folder: Path, name: str, data: bytes) -> Path:
         ("a.cpp", "c++"),
         ("a.cxx", "c++"),
         ("a.cl", "opencl"),
+        ("a.ocl", "opencl"),
+        ("a.opencl", "opencl"),
         ("A.CL", "opencl"),
     ],
 )
@@ -144,3 +147,25 @@ def test_bitcode_is_bytes_and_the_rest_is_text() -> None:
         Source("int x;", "bitcode")
     with pytest.raises(InvalidSetting, match="bitcode is bytes, the rest str"):
         Source(b"int x;", "c")
+
+
+def test_kernels_that_stand_in_a_string_of_cpp_are_read_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "scale.opencl"
+    path.write_text('// for #include into host code\nR"(\nkernel void k(global int *a) { a[0] = X; }\n)"\n')
+    (tmp_path / "common.opencl").write_text('R"(\n#define X 1\n)" R"(\n#define Y 2\n)"\n')
+    source = Source.read(path, build=BuildOptions(headers=(tmp_path / "common.opencl",)))
+    assert source.language == "opencl"
+    assert 'R"' not in str(source.text)
+    assert ')"' not in str(source.text)
+    assert str(source.text).endswith(
+        f'#line 1 "{path}"\n// for #include into host code\n\nkernel void k(global int *a) {{ a[0] = X; }}\n\n'
+    )
+
+
+def test_opencl_c_in_a_file_that_is_named_after_cuda_can_be_run_and_cuda_cannot(tmp_path: Path) -> None:
+    path = tmp_path / "lj.cu"
+    path.write_text("__kernel void k_lj(__global float *x) { x[get_global_id(0)] = 0; }\n")
+    assert Source.read(path, "opencl").language == "opencl"
+    path.write_text('extern "C" __global__ void k(float *x) { x[threadIdx.x] = 0; }\n')
+    with pytest.raises(InvalidSetting, match="is CUDA, which is read but not run"):
+        Source.read(path, "opencl")

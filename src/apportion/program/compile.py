@@ -33,6 +33,8 @@ _DEFAULT_TARGETS = {
 }  # keeps address spaces apart, which x86_64 does not
 _HOST_TARGET = "x86_64-linux-gnu"  # whatever the machine: the same source gives the same IR everywhere
 _DEFAULT_OPENCL = "CL2.0"
+_OLDER_OPENCL = "CL1.2"
+"What drivers take where nobody says which: some code for it does not compile as 2.0."
 
 _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
@@ -263,7 +265,16 @@ _IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
 
 
 def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> str:
-    ir = renamed(_asked(source, options, toolchain, _IR), source.name)
+    try:
+        ir = _asked(source, options, toolchain, _IR)
+    except CompileError as error:
+        if source.language != "opencl" or options.standard is not None:
+            raise
+        try:
+            ir = _asked(source, replace(options, standard=_OLDER_OPENCL), toolchain, _IR)
+        except CompileError:
+            raise error from None
+    ir = renamed(ir, source.name)
     if source.language in cuda.LANGUAGES:
         ir = cuda.like_opencl(ir)
     heading = f'source_filename = "{_quoted(source.name)}"'

@@ -7,6 +7,7 @@ What is read here is what every other part of the package sees.
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +28,8 @@ SUFFIXES = {
     ".cpp": "c++",
     ".cxx": "c++",
     ".cl": "opencl",
+    ".ocl": "opencl",
+    ".opencl": "opencl",
     ".cu": "cuda",
     ".hip": "hip",
 }
@@ -36,6 +39,12 @@ LARGEST_BYTES = 1 << 28
 "Larger files are refused: nobody writes a source of 256 MiB, and reading one by accident fills the memory."
 
 _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # bitcode; the wrapper 0x0B17C0DE, low byte first
+_OPENCL_KERNEL = re.compile(rb"^[^\S\n]*+__kernel\b", re.MULTILINE)
+"Code for both languages, in files that are named after CUDA, takes this word for a macro."
+_WRAPPER = re.compile(
+    r"""^[^\S\n]*+(?:R"\w{0,16}\(|\)\w{0,16}"(?:[^\S\n]*+(?:;|R"\w{0,16}\())?)[^\S\n]*+$""", re.MULTILINE
+)
+"The lines that make kernels a string of C++, which host code includes: OpenCL C has no such strings."
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -101,9 +110,9 @@ class Source:
         path = Path(path)
         if language is not None and language not in LANGUAGES and language not in frontends:
             raise UnknownName("language", language, frontends)
-        if language == "opencl" and path.suffix.lower() in SUFFIXES:  # what runs kernels asks for OpenCL C
-            cuda.refuse_to_run(SUFFIXES[path.suffix.lower()], str(path))
         data = _contents(path)
+        if language == "opencl" and not _OPENCL_KERNEL.search(data):  # what runs kernels asks for OpenCL C
+            cuda.refuse_to_run(SUFFIXES.get(path.suffix.lower(), ""), str(path))
         build = build.over(beside(path))
         chosen = language or build.language or _language_of(path, data)
         if chosen == "bitcode":
@@ -115,6 +124,8 @@ class Source:
             text = siblings.inlined(text, str(path), path.parent, others)
             for header in reversed(build.headers):
                 text = siblings.with_header(text, str(path), header)
+        if chosen == "opencl":
+            text = _WRAPPER.sub("", text)
         return cls(text, chosen, str(path), replace(build, headers=()))
 
     @cached_property
