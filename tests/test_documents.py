@@ -152,3 +152,11 @@ def test_the_commands_that_a_page_prints_have_these_verbs_and_options(page: Path
             if name.startswith("--") and name not in options[verb] | {"--version"}:
                 wrong.append(f"{verb} has no {name}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("[ht]*to*/*.md")), ids=lambda page: page.name)
+def test_a_page_that_begins_with_installing_does_so_from_a_checkout(page: Path):
+    for block in blocks_of(page):
+        for line in block.text.splitlines():
+            # What is not on PyPI would not be found there, or somebody else's would.
+            assert not re.match(r"(?:\$ )?pip install '?apportion\b", line), line

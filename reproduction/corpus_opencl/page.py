@@ -31,9 +31,10 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "")
     parts = [
         "# Kernels of published packages",
         "",
-        f"{len(kernels):,} kernels in {len(files):,} files of {len(known)} source packages of Debian and PyPI, as "
-        f"they are published, and about {sum(row.unread for row in rows):,} kernels in files that compile on no "
-        "route; nothing of them is kept here. Made by `python -m reproduction corpus-opencl`, which fetches them. "
+        f"{len(kernels):,} kernels in {len(files):,} files of {len(known)} source packages of Debian and "
+        f"PyPI, as they are published, and about {sum(row.unread for row in rows):,} kernels in files that "
+        "compile on no route; nothing of them is kept here. "
+        "Made by `python -m reproduction corpus-opencl`, which fetches them. "
         "What *as they are* means stands in [decision 9](../decisions/0009-what-compiles-as-it-is.md).",
         "",
         *_table(rows),

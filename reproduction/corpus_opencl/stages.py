@@ -12,7 +12,7 @@ from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError, CompileError, OutOfBoundsRead, OutOfBoundsWrite
 from apportion.measure.counters.bounds_check import check_launch
 from apportion.program.buildfile import BuildOptions
-from apportion.program.compile import CompileOptions, ir_of
+from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.recover import guessed
@@ -32,7 +32,8 @@ _SPANS = {1: NDRange((4096,), (64,)), 2: NDRange((64, 64), (8, 8)), 3: NDRange((
 _QUERY = re.compile(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([0-2])\s*\)")
 _CLASSES = {
     "a header is missing": r"file not found|may not be included",
-    "a macro or type is missing": r"undeclared identifier|unknown type name|implicit declaration|#error",
+    "a macro or type is missing": r"a macro is missing|is a macro of|undeclared identifier|unknown type"
+    r"|implicit declaration|#error",
     "it is a template for a text generator": r"expected|extraneous|invalid token|stray",
     "an extension is missing": r"extension|not supported|unsupported|requires",
     "an argument cannot be passed": r"which no host passes|whose size is not known",
@@ -83,13 +84,16 @@ def rows_of(package: Package, path: Path) -> list[KernelRow]:
     if source is None:
         return [KernelRow(package.name, file, unread=package.kernels_in(path), reason=reason)]
     try:
-        ir = ir_of(source)
+        ir = ir_of(source, CompileOptions(seconds=SECONDS))
         signatures, accesses = signatures_of(ir, str(source.text)), accesses_of(ir, str(source.text))
     except ApportionError as error:
-        return [KernelRow(package.name, file, route=route, reason=_first(error))]
+        return [KernelRow(package.name, file, unread=package.kernels_in(path), reason=_first(error))]
+    own = set(re.findall(r"\w+", path.read_text("utf-8", "replace")))
+    mine = own & set(signatures) or set(signatures)  # without those of files that are put before it
     return [
         _described(KernelRow(package.name, file, name, route), source, ir, signature, accesses[name])
         for name, signature in signatures.items()
+        if name in mine
     ]
 
 
@@ -121,8 +125,9 @@ def _compiled(package: Package, path: Path) -> tuple[Source | None, str, str]:
             source = Source.read(path, "opencl", **({} if build is None else {"build": build}))
             if route == ROUTES[2]:
                 source, _ = guessed(source)
-            ir_of(source, CompileOptions(seconds=SECONDS))
-            return source, route, ""
+            if kernels_of(ir_of(source, CompileOptions(seconds=SECONDS))):
+                return source, route, ""
+            reason = "conditions leave out every kernel: a macro is missing"
         except CompileError as error:
             if route != ROUTES[2]:
                 reason = _first(error)

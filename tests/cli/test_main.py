@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,7 @@ def test_a_bug_is_a_traceback(verb):
 def test_an_interruption_is_one_line_and_exit_status_130():
     program = """
 import time
+from pathlib import Path
 from apportion.cli import COMMANDS, GROUPS, app, main
 def nap():
     print("napping", flush=True)
@@ -160,3 +162,63 @@ def test_the_help_groups_the_verbs(apportion):
     assert max(map(len, out.splitlines())) <= 100
     for start, title in zip(places, GROUPS, strict=False):
         assert all(f"│ {name} " in out[start:] for name in GROUPS[title])
+
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from {module} import main
+main({words})
+"""
+
+
+@pytest.mark.parametrize(
+    ("missing", "module", "words", "extra"),
+    [
+        ("sklearn", "reproduction.__main__", ["predictor", "--help"], "trees"),
+        ("sklearn", "reproduction.__main__", ["device-mapping"], "trees"),
+        ("fastapi", "apportion.cli", ["serve", "--port", "0"], "serve"),
+    ],
+)
+def test_a_command_whose_package_is_missing_says_in_one_line_what_brings_it(
+    missing: str, module: str, words: list[str], extra: str
+) -> None:
+    program = WITHOUT.format(missing={missing}, module=module, words=words)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{'reproduction' if 'repro' in module else 'apportion'}: This command needs the package {missing!r}. "
+        f"Install it with: pip install 'apportion[{extra}]'\n"
+    )
+
+
+def test_completion_is_installed_without_the_extras(tmp_path: Path) -> None:
+    missing = {
+        "sklearn",
+        "torch",
+        "scipy",
+        "fastapi",
+        "onnx",
+        "ray",
+        "jax",
+        "xgboost",
+        "pyopencl",
+        "llvmlite",
+    }
+    program = WITHOUT.format(
+        missing=missing, module="apportion.cli", words=["--install-completion", "--shell", "bash"]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.rglob("apportion*"))

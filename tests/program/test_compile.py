@@ -347,6 +347,13 @@ def test_whether_a_file_exists_cannot_be_asked_through_a_macro() -> None:
     assert str(error).startswith("input.c:1: __has_include must be followed by a name")
 
 
+def test_what_stands_in_a_string_is_not_pasted_together() -> None:
+    text = 'const char *said = "a ## b"; int __has_, include, n, i, c, l, u, d, e;\n'
+    assert "@said" in c(text)
+    with pytest.raises(CompileError, match="can spell __has_include"):
+        c("#define J(a, b) a##b\nint __has_, include;\n")
+
+
 def test_asking_for_a_header_by_name_is_allowed() -> None:
     idiom = "#ifndef __has_include\n#define __has_include(x) 0\n#endif\n"
     assert "@yes" in c(idiom + "#if defined(__has_include) && __has_include(<stdio.h>)\nint yes;\n#endif\n")

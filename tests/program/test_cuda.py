@@ -7,7 +7,7 @@ import pytest
 
 from apportion.advise.describe import describe
 from apportion.cli import main
-from apportion.errors import CompileError, InvalidSetting
+from apportion.errors import CompileError, InvalidSetting, MalformedInput
 from apportion.program import cuda, graph_of
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.kernel.access import accesses_of
@@ -125,11 +125,86 @@ def test_a_templates_instance_has_the_templates_name_and_its_structure() -> None
     ]  # fmt: skip
 
 
-def test_instances_of_one_template_are_told_apart() -> None:
+def test_instances_of_one_template_are_told_apart_by_its_arguments() -> None:
     two = TEMPLATE + "template __global__ void scale<double>(double *, Params);\n"
-    names = kernels_of(compiled(two))
-    assert len(set(names)) == 2
-    assert all(cuda.plain_name(name) == "scale" for name in names)
+    assert kernels_of(compiled(two)) == ["scale.float", "scale.double"]
+    assert cuda.instance_name("_Z4tileILi16EPfEvPT0_") == "tile.16.floatp"
+
+
+HOST_IN_C = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <cuda_runtime.h>
+template <class T, int N> __global__ void scale(T *x, T a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= a * N;
+}
+__global__ void add(const float *a, const float *b, float *c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+int main(int argc, char **argv) {
+  float *a, *b, *c, *h = (float *)malloc(4096);
+  cudaError_t failed = cudaMalloc((void **)&a, 4096);
+  if (failed != cudaSuccess) { fprintf(stderr, "%s\\n", cudaGetErrorString(failed)); exit(EXIT_FAILURE); }
+  cudaMalloc(&b, 4096); cudaMalloc(&c, 4096);
+  cudaMemcpy(a, h, 4096, cudaMemcpyHostToDevice);
+  add<<<4, 256>>>(a, b, c, 1024);
+  scale<float, 3><<<dim3(4), dim3(256)>>>(a, 2.f, 1024);
+  cudaDeviceSynchronize();
+  return 0;
+}
+"""
+HOST_IN_CPP = """
+#include <iostream>
+#include <vector>
+#include "helper_cuda.h"
+using namespace std;
+#define KERNEL __global__ void
+namespace app {
+struct Box { float low, high; };
+__constant__ float weights[4];
+__device__ float twice(float x) { return 2 * x; }
+template <int N> KERNEL grow(Box *b, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) b[i].high += twice(weights[i & 3]) * N;
+}
+std::vector<float> kept;
+#ifdef FAST
+void prepare() { kept.push_back(1); }
+#endif
+template <class T> void all(vector<T> &x) { for (auto &each : x) cout << each << "}" << endl; /* { */ }
+}
+int main() {
+  thrust::device_vector<app::Box> boxes(100);
+  app::grow<4><<<1, 100>>>(boxes.data(), 100);
+}
+"""
+
+
+def test_a_file_with_its_host_code_gets_in() -> None:
+    assert kernels_of(compiled(HOST_IN_C)) == ["add", "scale"]
+    hip = HOST_IN_C.replace("cuda", "hip").replace("hip_runtime.h", "hip/hip_runtime.h")
+    assert kernels_of(
+        compiled(hip.replace("add<<<4, 256>>>(", "hipLaunchKernelGGL(add, 4, 256, 0, 0, "), "hip")
+    )
+
+
+def test_host_code_that_needs_other_libraries_is_left_out_and_launched_instances_stay() -> None:
+    ir = compiled(HOST_IN_CPP)
+    assert kernels_of(ir) == ["grow"]
+    assert "vector" not in ir
+    wrong = HOST_IN_CPP.replace("twice(weights", "thrice(weights")
+    with pytest.raises(CompileError, match="thrice") as caught:  # of the device, at its own line
+        compiled(wrong)
+    assert caught.value.line == 1 + wrong[: wrong.index("thrice(weights")].count("\n")
+
+
+def test_a_template_that_nobody_launches_asks_for_an_instance(tmp_path: Path) -> None:
+    path = tmp_path / "scale.cu"
+    path.write_text(TEMPLATE.replace("template __global__ void scale<float>(float *, Params);", ""))
+    with pytest.raises(MalformedInput, match="its kernels are templates, and nothing tells their arguments"):
+        describe(path)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,14 @@ def describe(
     graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=chosen))
     built = time.perf_counter()
     if len(graph.functions) == 0 or graph.nodes < 2:
-        raise MalformedInput("it defines no function", file=source.name)
+        template = source.language in cuda.LANGUAGES and "__global__" in str(source.text)
+        raise MalformedInput(
+            "its kernels are templates, and nothing tells their arguments. Add an instance, such as "
+            "template __global__ void NAME<float>(float *);"
+            if template
+            else "it defines no function",
+            file=source.name,
+        )
     found = features_of(graph)
     if not asks_for_its_place(found):
         warnings.append(

@@ -45,6 +45,8 @@ PURPOSES = {
 }
 "What each extra is for, in words that finish the sentence 'needed for …'."
 
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu", "pocl": "pocl-binary-distribution"}
+"Modules whose distributions have other names."
 _TOOL_SECONDS = 30.0
 _DRIVER_SECONDS = 60.0
 _OLDEST_PYTHON = (3, 11)
@@ -119,6 +121,12 @@ def packages() -> list[Package]:
             continue
         found.append(Package(name[0], extra[1] if extra else None, _version(name[0])))
     return found
+
+
+def extra_of(module: str) -> str | None:
+    """The extra that brings a module, such as `trees` for `sklearn`; None where none does."""
+    wanted = _DISTRIBUTIONS.get(module, module).replace("_", "-").lower()
+    return next((one.extra for one in packages() if one.package.lower() == wanted), None)
 
 
 def compilers() -> Iterator[Compiler]:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from cyclopts import App, Group
 
 from apportion import __version__
-from apportion.errors import ApportionError, UnknownName
+from apportion.errors import ApportionError, MissingPackage, UnknownName
 
 app = App(
     name="apportion",
@@ -113,6 +113,11 @@ def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None
             sys.stdout.flush()  # here, where a full disk is told in one line
     except ApportionError as error:
         _end(f"{name}: {error}", 1)
+    except ImportError as error:
+        missing = _not_installed(error)
+        if missing is None:
+            raise
+        _end(f"{name}: {missing}", 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
@@ -140,6 +145,18 @@ def _run(served: App, commands: Mapping[str, object], words: list[str]) -> None:
         serve_there(served, address or "", words)
         sys.exit(0)  # as every verb ends
     served(words)
+
+
+def _not_installed(error: BaseException | None) -> MissingPackage | None:
+    """What to install, if a verb's module needs a package that is not there."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name and error.name.split(".")[0] != "apportion":
+            from apportion.advise.installation import extra_of  # only then is it needed
+
+            package = error.name.split(".")[0]
+            return MissingPackage(package, extra_of(package) or "all", "This command")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _open_standard_files() -> None:

@@ -20,7 +20,7 @@ from apportion.errors import (
     WorkerCrashed,
 )
 from apportion.jobs import child
-from apportion.program import cuda, frontends, includes, ircache
+from apportion.program import cuda, frontends, host_code, includes, ircache
 from apportion.program.buildfile import FLAGS, NOTHING, name_of
 from apportion.program.source import Source
 from apportion.program.toolchain import CLANG_LANGUAGES, Headers, Toolchain, toolchain_of
@@ -268,17 +268,30 @@ def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> 
     try:
         ir = _asked(source, options, toolchain, _IR)
     except CompileError as error:
-        if source.language != "opencl" or options.standard is not None:
-            raise
-        try:
-            ir = _asked(source, replace(options, standard=_OLDER_OPENCL), toolchain, _IR)
-        except CompileError:
-            raise error from None
+        ir = _otherwise(source, options, toolchain, error)
     ir = renamed(ir, source.name)
     if source.language in cuda.LANGUAGES:
         ir = cuda.like_opencl(ir)
     heading = f'source_filename = "{_quoted(source.name)}"'
     return re.sub(r"^source_filename = [^\n]*", lambda _: heading, ir, count=1, flags=re.MULTILINE)
+
+
+def _otherwise(source: Source, options: CompileOptions, toolchain: Toolchain, error: CompileError) -> str:
+    """IR of a source that does not compile as it is; else the error that tells most about it."""
+    if source.language == "opencl" and options.standard is None:
+        try:
+            return _asked(source, replace(options, standard=_OLDER_OPENCL), toolchain, _IR)
+        except CompileError:
+            raise error from None
+    if source.language in cuda.LANGUAGES and isinstance(source.text, str):
+        device = host_code.device_code(source.text, (cuda.HEADERS, *options.include_paths))
+        if device != source.text:
+            for instances in dict.fromkeys((host_code.instances(source.text), "")):
+                try:
+                    return _asked(replace(source, text=device + instances), options, toolchain, _IR)
+                except CompileError as left:
+                    error = left
+    raise error
 
 
 def _asked(source: Source, options: CompileOptions, toolchain: Toolchain, output: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from apportion.errors import InvalidSetting
 
 LANGUAGES = ("cuda", "hip")
-FORM = "3"
+FORM = "5"
 "Changes whenever `like_opencl` does; part of the key of kept IR."
 
 TARGET = "spirv64-unknown-unknown"
@@ -71,11 +71,14 @@ def refuse_to_run(language: str, name: str) -> None:
 def like_opencl(ir: str) -> str:
     """IR with kernels under the names that the source gives them, and with what their arguments are.
 
-    A name that several kernels share, as the instances of a template do, stays as the compiler writes it.
+    Instances of one template have its arguments behind its name: `scale.float`. A name that several kernels
+    share in another way, as overloads do, stays as the compiler writes it.
     """
     ir = _spaces_told(ir)
     found = [match["name"] for match in _KERNEL.finditer(ir)]
     plain = {name: plain_name(name) for name in found}
+    shared = Counter(plain.values())
+    plain = {name: instance_name(name) if shared[short] > 1 else short for name, short in plain.items()}
     shared = Counter(plain.values())
     taken = set(re.findall(r"@([\w.$]+)", ir))
     renamed = {
@@ -134,6 +137,16 @@ def plain_name(mangled: str) -> str:
     """A function's name without namespaces, template arguments and types: `_Z5saxpyifPf` → `saxpy`."""
     parts = _names(mangled)
     return parts[0] if parts else mangled
+
+
+def instance_name(mangled: str) -> str:
+    """The same with the arguments of a template behind it: `_Z5scaleIfLi4EEvPT_` → `scale.float.4`."""
+    parts = _names(mangled)
+    if parts is None or not parts[1].startswith("I"):
+        return mangled
+    types = _Types(parts[1])
+    types.all()
+    return ".".join([parts[0], *(re.sub(r"\W", "p", each) for each in types.template)])
 
 
 def parameters_of(mangled: str) -> list[str] | None:

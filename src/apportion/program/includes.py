@@ -62,7 +62,11 @@ def check_text(text: str, name: str) -> None:
         )
     # Whether `R"(` begins a raw string depends on language and compiler: what is wrong either way is refused.
     for tokens in (_TOKENS, _TOKENS_WITH_RAW)[: 1 + ('R"' in text)]:
-        _check(*_plain(text, tokens), name)
+        plain, joins = _plain(text, tokens)
+        _check(plain, joins, name)
+        without_strings = tokens.sub(_blank, plain)  # what stands in a string is put together with nothing
+        if any(can_be_pasted(question, without_strings) for question in _QUESTIONS):
+            raise CompileError("Macros that can spell __has_include are not allowed", file=name)
 
 
 def _check(plain: str, joins: list[int], name: str) -> None:
@@ -75,8 +79,6 @@ def _check(plain: str, joins: list[int], name: str) -> None:
             # Whether a file exists is also nobody's business, and `stat` is not covered by Landlock.
             message = "__has_include must be followed by a name in quotes or angle brackets, not a macro"
             raise CompileError(message, file=name, line=_line_of(found.start(), plain, joins))
-    if any(can_be_pasted(question, plain) for question in _QUESTIONS):
-        raise CompileError("Macros that can spell __has_include are not allowed", file=name)
 
 
 def can_be_pasted(word: str, plain: str) -> bool:
@@ -98,6 +100,16 @@ def plain_text(text: str) -> tuple[str, Callable[[int], int]]:
     joins = list(accumulate(len(part) for part in parts[:-1]))
     plain = _TOKENS.sub(_blank, "".join(parts))
     return plain, lambda place: _line_of(place, plain, joins)
+
+
+def blanked(text: str) -> str:
+    """The text with spaces in place of comments and strings."""
+    return _TOKENS.sub(_blank, text)
+
+
+def spaces_for(text: str) -> str:
+    """As many spaces, on as many lines."""
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def escapes(path: str) -> bool:
@@ -165,7 +177,7 @@ def _is_no_code(token: re.Match[str]) -> bool:
 
 
 def _blank(token: re.Match[str]) -> str:
-    return "\n".join(" " * len(line) for line in token[0].split("\n"))
+    return spaces_for(token[0])
 
 
 def _line_of(position: int, plain: str, joins: list[int]) -> int:

@@ -200,3 +200,4 @@ __device__ inline float __int_as_float(int x) { return __builtin_bit_cast(float,
 __device__ inline int __float2int_rn(float x) { return (int)rint(x); }
 __device__ inline int __float2int_rd(float x) { return (int)floor(x); }
 template <class T> __device__ inline T __ldg(const T *p) { return *p; }
+#include "cuda_host.h"
