@@ -47,7 +47,16 @@ kernel void inside(global const float *x, global float *y, int n) {
   int i = get_global_id(0);
   if (i < n - 1) y[i] = x[i + 1];
 }
-kernel void seen(read_only image2d_t a, global float *y) { y[get_global_id(0)] = get_image_width(a); }
+kernel void seen(read_only image2d_t a, write_only image2d_t b, sampler_t s) {
+  int i = get_global_id(0);
+  float4 v = read_imagef(a, s, (int2)(i, -1));
+  write_imagef(b, (int2)(i, 0), v);
+}
+kernel void plain(read_only image2d_t a, global float *y) {
+  int i = get_global_id(0);
+  y[i] = read_imagef(a, (int2)(i, 1)).x + get_image_width(a);
+}
+kernel void reduced(global int *y) { y[get_global_id(0)] = work_group_reduce_add(1); }
 """
 
 
@@ -69,6 +78,9 @@ def check(kernel: str, given: Sequence[str], *, whole: bool = True, items: int =
          "k.cl:12: tile: work-item 63 reads 4 bytes at byte 256 of 'tile.t', which has 256"),
         ("whole", ("x=float32[64]",), OutOfBoundsRead, "k.cl:16: whole: work-item 1 reads"),
         ("look", (), OutOfBoundsRead, "k.cl:20: look: work-item 4 reads 4 bytes at byte 16 of 'table'"),
+        ("seen", ("b=image2d:rgba8[255,1]",), OutOfBoundsWrite,
+         "k.cl:33: seen: work-item 255 writes 4 bytes at byte 1020 of 'b', which has 1020"),
+        ("plain", ("a=image2d:r32f[256,1]",), OutOfBoundsRead, "k.cl:37: plain: work-item 0 reads 4 bytes at byte 1024 of 'a'"),
         ("given", ("t=local:128",), OutOfBoundsWrite, "k.cl:23: given: work-item 32 writes 4 bytes at byte 128 of 't'"),
     ],
 )  # fmt: skip
@@ -95,6 +107,15 @@ def test_what_stays_inside_passes_and_says_what_was_looked_at() -> None:
 
 
 def test_what_cannot_be_checked_is_an_error_only_where_it_was_asked_for() -> None:
-    with pytest.raises(InvalidSetting, match="images"):
-        check("seen", ())
-    assert "images" in str(check("seen", (), whole=False))
+    with pytest.raises(InvalidSetting, match="work_group_reduce"):
+        check("reduced", ())
+    assert "work_group_reduce" in str(check("reduced", (), whole=False))
+
+
+def test_reads_by_a_sampler_stay_inside_wherever_they_go() -> None:
+    given = ("a=image2d:rgba8[256,2]", "b=image2d:rgba8[256,2]", "s=sampler:clamp")
+    assert check("seen", given).groups == 4
+    with pytest.raises(
+        OutOfBoundsRead, match=r"k.cl:32: seen: work-item 0 reads 4 bytes at byte 2048 of 'a'"
+    ):
+        check("seen", (*given[:2], "s=sampler:none"))

@@ -34,7 +34,15 @@ def test_a_mangled_name_is_taken_apart(symbol, name, types):
 
 def test_other_names_are_not():
     assert demangled("printf") is None
-    assert demangled("_Z11read_imagef14ocl_image2d_ro11ocl_samplerDv2_i") is None
+    assert demangled("_Z4wait9ocl_event") is None
+
+
+def test_images_and_samplers_are_addresses_that_know_what_they_are():
+    name, kinds = demangled("_Z11read_imagef14ocl_image2d_ro11ocl_samplerDv2_i")
+    assert name == "read_imagef"
+    assert [(kind.value, kind.opaque) for kind in kinds] == [
+        ("ulong", "image2d_ro"), ("ulong", "sampler"), ("int2", ""),
+    ]  # fmt: skip
 
 
 def test_a_function_that_is_not_known_is_named():

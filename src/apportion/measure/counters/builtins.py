@@ -9,9 +9,10 @@ that atomics, `vload` and `vstore` touch memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from apportion.errors import InvalidSetting
+from apportion.measure.counters import image_builtins
 from apportion.measure.counters.mangling import Type, demangled
 
 _ONE = (
@@ -77,7 +78,7 @@ void touch_update(ulong, uint) __asm__("__apportion_update");
 """
 
 
-def definitions_of(symbols: Iterable[str]) -> str:
+def definitions_of(symbols: Sequence[str]) -> str:
     """OpenCL C that defines these symbols.
 
     Raises:
@@ -86,10 +87,15 @@ def definitions_of(symbols: Iterable[str]) -> str:
     leaves: set[str] = set()
     bodies = [_definition(number, symbol, leaves) for number, symbol in enumerate(sorted(symbols))]
     declared = [_leaf_declaration(leaf) for leaf in sorted(leaves)]
-    return "\n".join([_PROLOGUE, *declared, *bodies]) + "\n"
+    prologue = (
+        [_PROLOGUE, image_builtins.PROLOGUE] if any("image" in each for each in symbols) else [_PROLOGUE]
+    )
+    return "\n".join([*prologue, *declared, *bodies]) + "\n"
 
 
 def _definition(number: int, symbol: str, leaves: set[str]) -> str:
+    if symbol == image_builtins.SAMPLER:
+        return f'ulong f{number}(uint a) __asm__("{symbol}");\nulong f{number}(uint a) {{ return a; }}'
     parsed = demangled(symbol)
     if parsed is None:
         raise InvalidSetting(
@@ -124,6 +130,8 @@ def _leaf_declaration(spelled: str) -> str:
 
 def _written(name: str, kinds: tuple[Type, ...]) -> tuple[str, str] | None:
     """The type of the result, and the body, of a function; None where it is not known."""
+    if image_builtins.is_image_function(name):
+        return image_builtins.written(name, kinds)
     plain = re.sub(r"^(?:native|half)_", "", name)
     if match := re.fullmatch(r"v(load|store)(2|3|4|8|16)", name):
         return _vector_access(match[1], int(match[2]), kinds)

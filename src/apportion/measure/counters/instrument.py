@@ -34,6 +34,8 @@ _CONVENTION = re.compile(r"\b(?:spir_kernel|spir_func|dso_local|byval\([^)]*\)) 
 _ORDERING = re.compile(
     r' (?:syncscope\("[^"]*"\) )?(?:unordered|monotonic|acquire|release|acq_rel|seq_cst)\b.*$'
 )
+_OPAQUE = re.compile(r'target\("spirv\.(?:Image|Sampler)"[^)]*\)')
+"Images and samplers, whose address is all that a kernel hands on."
 _LANES = re.compile(r"<(\d+) x ")
 _POINTER = re.compile(r"^(ptr(?: addrspace\((\d+)\))?) (.*)$")
 _ENTRY = "__apportion_entry"
@@ -120,6 +122,7 @@ def instrumented(
         UnknownName: the module has no such kernel.
         MalformedIR: what is printed there cannot be taken apart.
     """
+    ir = _OPAQUE.sub("ptr", ir)
     module = read_module(ir)
     if kernel not in module.functions:
         raise UnknownName("kernel", kernel, [function.name for function in module.kernels])
@@ -339,7 +342,9 @@ class _Weaver:
             return _Open(len(woven))
         segment.add(opcode, _width(opcode, rest), _family(opcode, rest))
         touches = list(self._touches(opcode, rest))
-        if touches and self.lines is not None:
+        if self.lines is not None and (
+            touches or name.startswith("_Z")
+        ):  # built-in functions access memory too
             woven.append(f"  store i32 {self.lines.line_of(rest)}, ptr @{SITE}")
         woven += touches
         if opcode == "br" and rest.lstrip().startswith("i1 "):

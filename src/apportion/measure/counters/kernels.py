@@ -28,6 +28,7 @@ from apportion.errors import (
 from apportion.jobs import LocalRunner
 from apportion.measure.counters.builtins import definitions_of
 from apportion.measure.counters.characterise import characterised
+from apportion.measure.counters.image_builtins import header_of, number_of
 from apportion.measure.counters.instrument import SITE, SLOT, GlobalMemory, Instrumented, instrumented
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
@@ -193,9 +194,7 @@ def _check(signature: Signature, arguments: tuple[Argument, ...]) -> None:
     for argument, value in zip(signature.arguments, arguments, strict=True):
         wanted = LocalMemory if argument.space == "local" else np.ndarray if argument.is_pointer else object
         if isinstance(value, Image | Sampler):
-            raise InvalidSetting(
-                f"The argument {argument.name!r} is {argument.type}: kernels with images cannot be counted"
-            )
+            continue
         if not argument.is_supported or not isinstance(value, wanted):
             raise InvalidSetting(
                 f"The argument {argument.name!r} is {argument.type} in {argument.space} memory, not "
@@ -232,7 +231,10 @@ def count(job: CountJob) -> KernelProfile:
         for position, (argument, value) in enumerate(job.arguments):
             data = memory.argument(position, argument, value, job.woven.parameter_types[position])
             slots[SLOT * position : SLOT * position + len(data)] = np.frombuffer(data, np.uint8)
-            if isinstance(value, np.ndarray) and argument.is_pointer:
+            if isinstance(value, Image):
+                pixels = memory.held[-2]  # before the header
+                arrays[argument.name] = pixels.view(value.pixels.dtype).reshape(value.pixels.shape)
+            elif isinstance(value, np.ndarray) and argument.is_pointer:
                 arrays[argument.name] = memory.held[-1].view(value.dtype).reshape(value.shape)
         for variable in job.woven.variables:
             memory.variable(variable, engine.get_global_value_address(variable.name))
@@ -294,7 +296,12 @@ class _Memory:
     def argument(self, position: int, argument: KernelArgument, value: Argument, kind: str) -> bytes:
         """What the kernel is handed: an address, or the value itself."""
         place = (position + 1) * _PLACES
-        if isinstance(value, LocalMemory):
+        if isinstance(value, Sampler):
+            return number_of(value).to_bytes(8, "little")
+        if isinstance(value, Image):
+            pixels = self.add(value.pixels, place, argument.name)
+            memory = self.add(header_of(value, pixels.ctypes.data), None)
+        elif isinstance(value, LocalMemory):
             memory = self.add(np.zeros(value.nbytes, np.uint8), _LOCAL + place, argument.name)
         elif argument.is_pointer:
             memory = self.add(np.asarray(value), place, argument.name)

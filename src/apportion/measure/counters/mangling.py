@@ -26,6 +26,8 @@ class Type:
     space: str | None = None
     "Where it points to (`__global` …), or None when it is no pointer."
     constant: bool = False
+    opaque: str = ""
+    "`image2d_ro`, `sampler`: what it is where the language has no more to say; an address for those."
 
     @property
     def value(self) -> str:
@@ -90,6 +92,8 @@ class _TypeReader:
         if match := re.compile(r"(\d+)").match(text, self.place):  # an enumeration, or an opaque type
             word = text[match.end() : match.end() + int(match[1])]
             self.place = match.end() + int(match[1])
+            if word.startswith(("ocl_image", "ocl_sampler")):
+                return self._seen(Type("ulong", opaque=word.removeprefix("ocl_")))
             if not word.startswith("memory_"):
                 raise KeyError(word)
             return self._seen(Type("int"))
