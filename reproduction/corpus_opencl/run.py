@@ -84,7 +84,7 @@ def corpus_opencl(
     keep(
         STORED,
         {
-            "packages": [[package.name, package.origin, package.version] for package in known],
+            "packages": [[each.name, each.origin, each.version, each.held_out] for each in known],
             "rows": [asdict(row) for row in rows],
         },
     )
@@ -93,7 +93,10 @@ def corpus_opencl(
 
 def _write_page(out: Path) -> None:
     found = kept(STORED, made_by="python -m reproduction corpus-opencl")
-    known = [Package(name, origin, version, Path(), "") for name, origin, version in found["packages"]]
+    known = [
+        Package(name, origin, version, Path(), "", held_out=held_out)
+        for name, origin, version, held_out in found["packages"]
+    ]
     rows = [KernelRow(**row) for row in found["rows"]]
     replace_file(out, page(rows, known, REMARKS.read_text() if REMARKS.is_file() else ""))
     note(f"The page is {out}")
