@@ -172,7 +172,7 @@ def _from_debian(name: str, release: str, folder: Path, place: Path) -> str:
         urllib.request.urlretrieve(address, place / file)
         _run("tar", "-xf", file, "-C", "tree", "--strip-components=1", folder=place)
         (place / file).unlink()
-    return archives[0][1].partition(".orig")[0]
+    return str(archives[0][1]).partition(".orig")[0]
 
 
 def _from_pypi(name: str, place: Path) -> str:
@@ -196,7 +196,9 @@ def _from_pypi(name: str, place: Path) -> str:
 
 
 def _run(*command: str, folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise UnreadableFile(f"{command[0]} failed: {said[-1] if said else 'it gave no reason'}")

@@ -13,8 +13,9 @@ from reproduction.corpus_opencl.stages import ROUTES, KernelRow
 _HOW = """Kernels to be run are drawn from those that can be shared, in turn from every package, and run half
 and half on two instances of PoCL 3, over 4,096 work-items, with arguments that `apportion run`
 deduces; results are compared with those of one instance. Both are the same compiler on the same
-processor: what only another vendor's device would show is not seen here. A launch that bounds
-checks stop before it runs counts as not run. Predictions are those of the pair xeon-h200, which
+processor: what only another vendor's device would show is not seen here. Sources are trusted
+(`--trust-source`), as whoever installs the package does: some have inline assembly for one vendor. A launch
+that bounds checks stop before it runs counts as not run. Predictions are those of the pair xeon-h200, which
 rests on arguments. Of a package with very many files of one form some are drawn. The options of a
 package were looked up in its sources, or are those of one call of each form; they were not written
 for the others that its host program makes."""
