@@ -46,7 +46,6 @@ def run_learned(
     Raises:
         UnknownName: no network is shipped for the analysis, or under that name.
         InvalidSetting: the network has learned another analysis.
-        MissingPackage: torch is not installed.
     """
     predictor = _predictor(analysis, model)
     at_once = max(1, NODE_BUDGET // max(1, graph.nodes))

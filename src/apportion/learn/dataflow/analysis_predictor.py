@@ -15,6 +15,7 @@ from apportion.data.batch import FLOWS, Graph, pack
 from apportion.errors import InvalidSetting
 from apportion.learn import models
 from apportion.learn.base import Answer, Predictor, check_confidence
+from apportion.learn.dataflow.node_answers import NodeAnswers
 from apportion.program.graph import ProgramGraph
 from apportion.program.vocabulary import Vocabulary
 
@@ -89,4 +90,6 @@ class AnalysisPredictor(Predictor[AnalysisQuery, Flags]):
     @classmethod
     def load(cls, folder: Path) -> Self:
         artifact = read_description(folder)
-        return cls(models.load(artifact.model).load(folder), artifact)
+        # A ProGraML network learns with torch and answers without it.
+        kind = NodeAnswers if artifact.model == "programl" else models.load(artifact.model)
+        return cls(kind.load(folder), artifact)

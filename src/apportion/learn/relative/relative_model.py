@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.counter_table import TABLE_I
 from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
 from apportion.learn.base import Answer, Predictor, check_confidence
@@ -107,6 +108,14 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
         """
         missing = tuple(name for name in self.reference.counters if profile.get(name) is None)
         needed = [name for name in NEEDED if name in missing]
+        of_command = [name for group in TABLE_I.values() for name in group if profile.get(name) is not None]
+        if needed and of_command:
+            raise InvalidSetting(
+                f"The profile has the counters of a command ({', '.join(of_command[:3])}, …), and this model "
+                "knows those of OpenCL kernels (`apportion counters kernel`). A model of commands is made by "
+                "`apportion relative train`, from runs of yours that were timed on two systems or more; none "
+                "ships, since no such times are public"
+            )
         if needed:
             raise InvalidSetting(
                 f"The profile has no {', '.join(needed)}. `apportion counters` can count them for a kernel."
