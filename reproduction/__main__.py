@@ -85,6 +85,14 @@ REPRODUCTIONS = {
         "reproduction.tuning.run:tuning",
         "What few measurements find: our search and its peers on fully measured spaces.",
     ),
+    "faults": (
+        "reproduction.faults.run:faults",
+        "What failing writes, syncs and renames do to each verb that writes.",
+    ),
+    "kills": (
+        "reproduction.faults.run:kills",
+        "What `kill -9` at random moments does to each verb that writes.",
+    ),
     "scheduling": (
         "reproduction.scheduling.run:scheduling",
         "Scheduling policies: parity with Gavel, what wrong predictions cost, 50,000 measured jobs.",

@@ -8,6 +8,7 @@ message of the command line and an HTTP 422.
     ├── UnknownName         (LookupError)   a name that no table has; the message lists those there are
     ├── MissingPackage      (ImportError)   an optional package is not installed; the message says which extra
     ├── UnreadableFile      (OSError)       a file that is not there, not readable, or not of its kind
+    │   ├── UnwritableFile                  an output that cannot be written: the disk is full, or read-only
     │   └── AlreadyWritten                  an output that another process writes, or that holds other things
     ├── MalformedInput      (ValueError)    a file whose contents are wrong; carries file, line and column
     │   ├── MalformedIR                     LLVM IR that no LLVM would read
@@ -66,6 +67,10 @@ class MissingPackage(ApportionError, ImportError):
 
 class UnreadableFile(ApportionError, OSError):
     """A file that is not there, not readable, or not of its kind."""
+
+
+class UnwritableFile(UnreadableFile):
+    """An output that cannot be written: the disk is full, or the place is read-only."""
 
 
 class AlreadyWritten(UnreadableFile):

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile, UnwritableFile
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -35,14 +35,14 @@ def replace_file(path: Path, data: bytes | str) -> None:
     """Write a file whole or not at all, text as UTF-8; its folder is made when missing.
 
     Raises:
-        UnreadableFile: the file cannot be written.
+        UnwritableFile: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part:
             part.write_bytes(data.encode() if isinstance(data, str) else data)
     except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror or error}") from error
+        raise UnwritableFile(f"Cannot write {path}: {error.strerror or error}") from error
 
 
 def cache_folder(*parts: str) -> Path:

@@ -18,6 +18,7 @@ from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.simulate import RUN_TO_END, SimulatedPolicy, write_jobs
 from apportion.schedule.simulate import simulate as simulate_policies
 from apportion.schedule.trace import JobTrace, parse_systems
+from apportion.settings import replace_file
 
 schedule = App(name="schedule", help="Decide which job runs on which system, in simulation and on clusters.")
 
@@ -145,7 +146,7 @@ def simulate(
     if report is not None:
         from apportion.schedule.report import page_of  # drawing is not needed otherwise
 
-        report.write_text(page_of(read, results))
+        replace_file(report, page_of(read, results))
         note(f"The report is in {report}")
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from apportion import __version__
-from apportion.errors import ApportionError, UnreadableFile
+from apportion.errors import ApportionError, UnreadableFile, UnwritableFile
 from apportion.jobs import LocalRunner, Outcome
 from apportion.jobs.base import outcome_of
 from apportion.jobs.holding import held
@@ -136,6 +136,8 @@ def build(files: Sequence[Path], out: Path, recipe: Recipe, *, workers: int | No
             built: dict[int, Built] = {}
             for outcome in _runner(recipe, workers).map(work, items):
                 path = files[outcome.item_index]
+                if isinstance(outcome.error, UnwritableFile):  # no fault of the file
+                    raise outcome.error
                 result = Built(path, error=outcome.error) if outcome.error is not None else outcome.unwrap()
                 built[outcome.item_index] = result
                 yield result

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.graph import ProgramGraph
+from apportion.settings import replace_file
 
 ALIASES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -154,7 +155,7 @@ class Vocabulary:
         lines = ["\t".join(_HEADER)]
         for text, count, cumulative in zip(self.texts, self.counts, self.cumulative, strict=True):
             lines.append(f"{cumulative}\t{cumulative}\t{count}\t{text}")
-        path.write_bytes(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+        replace_file(path, ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
 
     def with_aliases(self, *names: str) -> Vocabulary:
         """The same vocabulary in which the named `ALIASES` count as known.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
-from apportion.errors import UnknownName, UnreadableFile
+from apportion.errors import UnknownName
 from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.signature import Signature
@@ -16,6 +17,7 @@ from apportion.runtime.default_arguments import Assumption, deduced
 from apportion.runtime.images import Argument, Image
 from apportion.runtime.words import named, value_of
 from apportion.runtime.workload import Case
+from apportion.settings import replace_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,6 @@ def save(path: Path, name: str, values: Mapping[str, Argument]) -> None:
     }
     if name not in arrays:
         raise UnknownName("array", name, arrays)
-    try:
-        np.save(path, arrays[name], allow_pickle=False)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write {path}: {error.strerror}") from error
+    buffer = BytesIO()
+    np.save(buffer, arrays[name], allow_pickle=False)
+    replace_file(path if path.suffix == ".npy" else path.with_name(f"{path.name}.npy"), buffer.getvalue())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
+from apportion.settings import replace_file
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -206,11 +208,17 @@ class JobTrace:
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table as CSV where the file's name ends so, else as Parquet."""
+    """Write a table as CSV where the file's name ends so, else as Parquet: whole or not at all.
+
+    Raises:
+        UnreadableFile: the file cannot be written.
+    """
+    buffer = BytesIO()
     if path.suffix == ".csv":
-        table.write_csv(path)
+        table.write_csv(buffer)
     else:
-        table.write_parquet(path)
+        table.write_parquet(buffer)
+    replace_file(path, buffer.getvalue())
 
 
 def read_table(path: Path) -> pl.DataFrame:

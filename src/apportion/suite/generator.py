@@ -23,6 +23,7 @@ from apportion.program.source import Source
 from apportion.runtime.backend import Backend
 from apportion.runtime.visit import Visit, plan_of
 from apportion.runtime.workload import Workload, resolved
+from apportion.settings import replace_file
 from apportion.suite.expressions import Draw
 from apportion.suite.kernelforms import FORMS, TURNS, Draft
 
@@ -58,11 +59,8 @@ class Generated:
             "ranges": [[span.global_size, span.local_size] for span in self.ranges],
             "traits": dict(self.traits),
         }  # fmt: skip
-        try:
-            (folder / f"{self.name}.cl").write_text(self.source)
-            (folder / f"{self.name}.json").write_text(json.dumps(said) + "\n")
-        except OSError as error:
-            raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error
+        replace_file(folder / f"{self.name}.cl", self.source)
+        replace_file(folder / f"{self.name}.json", json.dumps(said) + "\n")
 
 
 @dataclass(frozen=True)

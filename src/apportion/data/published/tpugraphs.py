@@ -15,9 +15,10 @@ N nodes, E edges, C configurations, M configurable nodes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from apportion.data.npz import Member, NpzFile
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program.hlo.module import HloGraph, graph_of_hlo
 from apportion.program.hlo.text import is_hlo_text, module_of_text
+from apportion.settings import replace_file
 
 NODE_FEATURES, LAYOUT_FEATURES, TILE_FEATURES, OPCODES = 140, 18, 24, 120
 SIDES = ("train", "valid", "test")
@@ -203,7 +205,7 @@ def read_graph(file: NpzFile) -> TensorGraph:
 
 def write(path: Path, file: LayoutFile | TileFile) -> None:
     """Write a file as published: the same arrays in the same types."""
-    np.savez_compressed(path, allow_pickle=False, **published_arrays(file))
+    write_arrays(path, published_arrays(file))
 
 
 def published_arrays(file: LayoutFile | TileFile) -> dict[str, NDArray[Any]]:
@@ -238,12 +240,22 @@ def graph_of_file(module: Path) -> HloGraph:
 
 def write_graph(graph: HloGraph, out: Path) -> None:
     """Write a graph as the arrays that a layout file has for its graph."""
-    with out.open("wb") as file:
-        np.savez_compressed(
-            file, allow_pickle=False, node_opcode=graph.node_opcode, node_feat=graph.node_feat,
-            edge_index=graph.edge_index, node_splits=graph.node_splits[None],
-            node_config_ids=graph.configurable,
-        )  # fmt: skip
+    arrays = {
+        "node_opcode": graph.node_opcode, "node_feat": graph.node_feat, "edge_index": graph.edge_index,
+        "node_splits": graph.node_splits[None], "node_config_ids": graph.configurable,
+    }  # fmt: skip
+    write_arrays(out, arrays)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays as one compressed file, whole or not at all; its folder is made when missing.
+
+    Raises:
+        UnreadableFile: the file cannot be written.
+    """
+    buffer = BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    replace_file(path, buffer.getvalue())
 
 
 def read(

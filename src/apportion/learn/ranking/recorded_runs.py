@@ -26,12 +26,12 @@ from apportion.data.published.tpugraphs import (
     TensorGraph,
     TileFile,
     published_arrays,
+    write_arrays,
 )
 from apportion.errors import InvalidSetting, UnreadableFile
 from apportion.learn.ranking.measures import agreement, slowdown
 from apportion.measure.space import Configuration
 from apportion.program.hlo.module import HloGraph
-from apportion.settings import whole_file
 
 _BOUNDS = TILE_FEATURES // 3 - 2
 "Dimensions of each of the three bounds; their sum and product follow."
@@ -107,7 +107,7 @@ class GraphRuns:
             "parameter_names": np.array(self.parameter_names), "operands": np.array(self.operands, np.str_),
             **{f"compiled_{name}": values for name, values in self.compiled.items()},
         }  # fmt: skip
-        _write_whole(path, arrays)
+        write_arrays(path, arrays)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -161,17 +161,11 @@ class GraphRuns:
             "parameter_names": np.array(self.parameter_names), "default": np.array([self.default]),
             **{f"compiled_{name}": values for name, values in self.compiled.items()},
         }  # fmt: skip
-        _write_whole(path, {**published_arrays(published), **own})
+        write_arrays(path, {**published_arrays(published), **own})
 
 
 def _tensor(graph: HloGraph) -> TensorGraph:
     return TensorGraph(graph.node_opcode, graph.node_feat, graph.edge_index, graph.node_splits)
-
-
-def _write_whole(path: Path, arrays: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 @dataclass(frozen=True)

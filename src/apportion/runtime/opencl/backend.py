@@ -22,7 +22,7 @@ from apportion.runtime.opencl.visiting_worker import VisitingWorker
 from apportion.runtime.plan import Build, LaunchOutcome, Plan
 from apportion.runtime.stream import Stream
 from apportion.runtime.visit import Launched, Seen, Visit
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, replace_file
 
 _TIMES = 3
 "How often a device is measured, where there is time for it."
@@ -127,7 +127,7 @@ def calibrated(info: DeviceInfo, measure: Callable[[str, float], Calibration], s
     while len(found) < _TIMES and (left := until - time.monotonic()) > 0:
         found.append(measure(info.id, left))
     calibration = middle_of(found)
-    _calibration_file(info).write_text(json.dumps(dataclasses.asdict(calibration)))
+    replace_file(_calibration_file(info), json.dumps(dataclasses.asdict(calibration)))
     return dataclasses.replace(info, calibration=calibration)
 
 

@@ -1,0 +1,1 @@
+"""What failing disks and killed processes do to each verb that writes."""

@@ -1,0 +1,136 @@
+"""`python -m reproduction faults` and `python -m reproduction kills`: failing disks and killed processes."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from apportion.errors import UnknownName
+from apportion.settings import replace_file
+from reproduction.faults.injected import KINDS, Case, forks_in, injected
+from reproduction.faults.kills import Kill, killed
+from reproduction.faults.works import WORKS, Work
+
+_FAULTS = """\
+A library that is loaded before the verb and all that it starts fails one write and all later ones (a full
+disk, the failing write half done), one sync, or one rename below the working folder; one run for each. A
+case is *survived* when the verb said so in one line, or did without what failed and left its usual result;
+an old result is whole; no `.part` lies about; and the same command then comes to the result of an
+undisturbed run. Writes through mapped memory cannot fail this way. Cases are tried / survived.
+"""
+_KILLS = """\
+At a moment drawn evenly over the time that the verb usually takes, `kill -9` ends the verb (*parent*), or a
+process that it or one of its processes started (*child*: workers of a runner, device workers, compilers);
+*none* where the verb was quicker. A kill is *survived* when nothing that was started outlives the parent by
+20 s, and the same command then comes to the result of an undisturbed run. Results of `measure` are times:
+compared are the names of its files. Kills are tried / survived.
+"""
+
+Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+
+
+def faults(*, work: Names = None, every: int = 1, out: Path | None = None) -> int:
+    """Fail the n-th write, sync or rename of each verb that writes, for every n, and look at what is left.
+
+    Args:
+        work: only these verbs, as "rank pack".
+        every: not every n, but every so many.
+        out: the page to write; printed when not given.
+    """
+    cases: list[Case] = []
+    with tempfile.TemporaryDirectory() as folder, forks_in(Path(folder)) as forks:
+        for each in _works(work):
+            for case in injected(forks, each, every=every):
+                cases.append(case)
+                _tell(f"{case.work}: {case.kind} {case.number}", case.problems)
+    _write(fault_page(cases, every), out)
+    return 1 if any(case.problems for case in cases) else 0
+
+
+def kills(*, work: Names = None, times: int = 200, seed: int = 0, out: Path | None = None) -> int:
+    """Kill each verb that writes at random moments, the parent or a process that it started, and go on.
+
+    Args:
+        work: only these verbs, as "rank pack".
+        times: kills for each verb.
+        seed: draws the moments.
+        out: the page to write; printed when not given.
+    """
+    found: list[Kill] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for each in _works(work):
+            for kill in killed(Path(folder), each, times=times, seed=seed):
+                found.append(kill)
+                _tell(f"{kill.work}: {kill.what} after {kill.after} s", kill.problems)
+    _write(kill_page(found, seed), out)
+    return 1 if any(kill.problems for kill in found) else 0
+
+
+def fault_page(cases: Sequence[Case], every: int) -> str:
+    """The table of what was tried, and what went wrong."""
+    which = "every" if every == 1 else f"every {every}th"
+    kinds = list(KINDS)
+    tried = Counter((case.work, case.kind) for case in cases)
+    held = Counter((case.work, case.kind) for case in cases if not case.problems)
+    asked = "python -m reproduction faults" + ("" if every == 1 else f" --every {every}")
+    lines = [
+        f"# Failing disks\n\n`{asked}`, {datetime.now(UTC).date()}, {which} call of each kind.\n", _FAULTS,
+        "| verb | " + " | ".join(kinds) + " |", "|---|" + "---:|" * len(kinds),
+    ]  # fmt: skip
+    for name in dict.fromkeys(case.work for case in cases):
+        lines.append(
+            f"| `{name}` | " + " | ".join(f"{tried[name, k]} / {held[name, k]}" for k in kinds) + " |"
+        )
+    lines += ["", *_failed((f"{case.work}, {case.kind} {case.number}", case.problems) for case in cases)]
+    return "\n".join(lines) + "\n"
+
+
+def kill_page(found: Sequence[Kill], seed: int) -> str:
+    """The table of what was killed, and what went wrong."""
+    kinds = ("parent", "child", "none")
+    tried = Counter((kill.work, kill.what) for kill in found)
+    held = Counter((kill.work, kill.what) for kill in found if not kill.problems)
+    asked = f"python -m reproduction kills --seed {seed}"
+    lines = [
+        f"# kill -9\n\n`{asked}`, {datetime.now(UTC).date()}.\n", _KILLS,
+        "| verb | " + " | ".join(kinds) + " |", "|---|" + "---:|" * len(kinds),
+    ]  # fmt: skip
+    for name in dict.fromkeys(kill.work for kill in found):
+        lines.append(
+            f"| `{name}` | " + " | ".join(f"{tried[name, k]} / {held[name, k]}" for k in kinds) + " |"
+        )
+    lines += [
+        "",
+        *_failed((f"{kill.work}, {kill.what} after {kill.after} s", kill.problems) for kill in found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _failed(rows: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
+    lines = [f"- {what}: {'; '.join(problems)}" for what, problems in rows if problems]
+    return ["What was not survived:", "", *lines] if lines else ["All were survived."]
+
+
+def _works(names: Sequence[str] | None) -> list[Work]:
+    for name in names or ():
+        if name not in WORKS:
+            raise UnknownName("work", name, WORKS)
+    return [WORKS[name] for name in names or WORKS]
+
+
+def _tell(what: str, problems: tuple[str, ...]) -> None:
+    print(f"{what}: {'; '.join(problems) or 'survived'}", file=sys.stderr, flush=True)
+
+
+def _write(page: str, out: Path | None) -> None:
+    if out is None:
+        print(page, end="")
+    else:
+        replace_file(out, page)
