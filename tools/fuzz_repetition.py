@@ -232,9 +232,9 @@ def problem_of(cost: Cost, text: str) -> str | None:
 
 
 _ABOUT = f"""\
-One construct of a small text (a token, a few tokens, a line, a pair of brackets) is repeated; texts end at 16 MiB.
-*Survived*: a value or an error of ours, within {SECONDS_A_MEGABYTE:g} s of one processor a MiB (and {SECONDS:g} s) and
-{BYTES_A_BYTE} bytes of memory a byte (and {BYTES >> 20} MiB). Cases are tried / survived.
+One construct of a small text (a token, a few tokens, a line, a pair of brackets) is repeated; texts end at
+16 MiB. *Survived*: a value or an error of ours, within {SECONDS_A_MEGABYTE:g} s of one processor a MiB (and
+{SECONDS:g} s) and {BYTES_A_BYTE} bytes of memory a byte (and {BYTES >> 20} MiB). Cases are tried / survived.
 """
 
 
@@ -271,9 +271,9 @@ def main() -> int:
                 worst.get(reader, (0.0, "")), (cost.seconds / len(text) * 2**20, construct[:40])
             )
     asked = f"python tools/fuzz_repetition.py --cases {sum(tried.values())} --seed {chosen.seed}"
+    took = f"{time.monotonic() - started:.0f} s on a machine that others used too"
     lines = [
-        f"# Repeated constructs\n\n`{asked}`, {datetime.now(UTC).date()}, {time.monotonic() - started:.0f} s on a "
-        "machine that others used too.\n", _ABOUT,
+        f"# Repeated constructs\n\n`{asked}`, {datetime.now(UTC).date()}, {took}.\n", _ABOUT,
         "| reader | " + " | ".join(f"{times:,} ×" for times in TIMES) + " | slowest, s a MiB | of |",
         "|---|" + "---:|" * (len(TIMES) + 1) + "---|",
     ]  # fmt: skip
