@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from apportion import Client
 from apportion.cli import main
+from apportion.data.published import tpugraphs
 from apportion.errors import (
     CompileError,
     DeadlineExceeded,
@@ -17,6 +19,7 @@ from apportion.errors import (
     UnreadableFile,
 )
 from apportion.program.source import Source
+from tests.cli.test_rank import layout
 from tests.serve.conftest import HANGING, SAXPY, TOKEN, Service
 from tests.serve.conftest import service as service
 
@@ -84,6 +87,89 @@ def test_a_verb_answers_the_same_by_a_server(capsys, monkeypatch, service, saxpy
     assert there == here
 
 
+def of_both(capsys, service, *words: str) -> tuple[list[dict], list[dict]]:
+    """What a command prints here, and by a server; without what was measured meanwhile."""
+    found = []
+    for more in ((), ("--server", f"{service.base}/#token={TOKEN}")):
+        said = printed(capsys, *words, "--json", *more)
+        rows = said[0] if isinstance(said[0], list) else said
+        found.append(
+            [{k: v for k, v in row.items() if k not in ("policy_cpu_s", "simulator_cpu_s")} for row in rows]
+        )
+    return found[0], found[1]
+
+
+def test_schedules_of_a_trace_are_the_same_by_a_server(capsys, service, tmp_path):
+    trace = tmp_path / "jobs.csv"
+    rows = [f"{job},{10 * job},{60 + job},{90 - job}" for job in range(20)]
+    trace.write_text("\n".join(["job,arrival_s,seconds:a,seconds:b", *rows]) + "\n")
+    words = ("schedule", "simulate", "--trace", str(trace), "--systems", "a=2", "b=1", "--policy", "eft")
+    here, there = of_both(capsys, service, *words)
+    assert there == here
+    assert here[0]["completed"] == 20
+
+
+def test_recorded_tables_are_tuned_and_ranked_the_same_by_a_server(capsys, service, tmp_path):
+    table = tmp_path / "table.csv"
+    rows = [f"{x},{y},{1 + abs(x - 4) + abs(y - 16) / 8}" for x in (1, 2, 4, 8) for y in (8, 16, 32)]
+    table.write_text("\n".join(["x,y,seconds", *rows]) + "\n")
+    here, there = of_both(capsys, service, "tune", "--recorded", str(table), "--budget", "6", "--seeds", "2")
+    assert there == here
+    layouts = tmp_path / "npz/layout/xla/random/valid/g.npz"
+    layouts.parent.mkdir(parents=True)
+    tpugraphs.write(layouts, layout(60))
+    words = ("tune", "--recorded", str(layouts), "--budget", "12")
+    here, there = of_both(capsys, service, *words)
+    assert there == here
+    printed(capsys, "rank", "pack", str(tmp_path / "npz"), "--out", str(tmp_path / "store"), "--json")
+    words = ("rank", "score", str(tmp_path / "store"), "--baseline", "ridge", "--measured", "20")
+    here, there = of_both(capsys, service, *words)
+    assert there == here
+
+
+def test_a_profile_is_ordered_the_same_by_a_server(capsys, service, client, tmp_path):
+    profiles = tmp_path / "profiles.json"
+    profiles.write_text(json.dumps(client.ask("GET", "/api/examples/profiles")))
+    here, there = of_both(capsys, service, "relative", "predict", str(profiles))
+    assert there == here
+    assert len(there) == 3
+
+
+def test_what_perf_counted_becomes_profiles_by_a_server(capsys, service, tmp_path):
+    run = tmp_path / "run.json"
+    run.write_text('{"counter-value" : "1000.0", "unit" : "", "event" : "instructions"}\n')
+    out, address = tmp_path / "profiles.json", f"{service.base}/#token={TOKEN}"
+    words = ("counters", "import", str(run), "--program", "p", "--json", "--server", address, "--out")
+    (answer,) = printed(capsys, *words, str(out))
+    assert answer["rows"] == 1
+    assert 1000.0 in json.loads(out.read_text())[0]["counters"].values()
+    with pytest.raises(SystemExit):
+        main([*words, str(tmp_path / "t.parquet")])
+    assert "--out t.json" in capsys.readouterr().err
+
+
+def test_a_server_measures_into_a_table_and_trains_on_it(capsys, service, saxpy, tmp_path):
+    address = f"{service.base}/#token={TOKEN}"
+    (saxpy.parent / "sources").mkdir()
+    for name, change in (("one", "1.0f"), ("two", "2.0f * y[i]"), ("three", "y[i] * y[i]")):
+        text = "__kernel void f(__global float* y) { int i = get_global_id(0); y[i] += " + change + "; }"
+        (saxpy.parent / "sources" / f"{name}.cl").write_text(text)
+    words = ("--sizes", "4096", "--local-sizes", "64", "--seconds", "0.05", "--json", "--server", address)
+    points = printed(capsys, "measure", str(tmp_path / "sources"), "--out", str(tmp_path / "m"), *words)
+    table = pl.read_parquet(tmp_path / "m/measurements.parquet")
+    assert len(points) == len(table)
+    assert set(table["kernel"]) == {"f"}
+    first, second = sorted(set(table["device"]))
+    experiment = tmp_path / "mine.toml"
+    experiment.write_text(
+        'learner = "share-forest"\n[data]\npair = "mine"\nmeasurements = "m"\nsources = "sources"\n'
+        f'cpu = "{first}"\ngpu = "{second}"\n'
+    )
+    (answer,) = printed(capsys, "train", str(experiment), "--json", "--server", address)
+    assert answer["mine"]["test"]["rows"] == 3
+    assert answer["mine"]["model"].startswith("mine")
+
+
 def test_a_table_is_printed_where_no_json_is_asked_for(capsys, service, saxpy):
     with pytest.raises(SystemExit):
         main(["devices", "--server", service.base])
@@ -92,7 +178,8 @@ def test_a_table_is_printed_where_no_json_is_asked_for(capsys, service, saxpy):
 
 def test_what_a_server_cannot_do_is_told(capsys, service, saxpy):
     for words, message in (
-        (["train", "--server", service.base], "No command for --server called 'train'"),
+        (["suite", "--server", service.base], "No command for --server called 'suite'"),
+        (["tune", "--server", service.base], "give a table that was --recorded"),
         (
             ["predict", str(saxpy), "--batch", "x.csv", "--server", service.base],
             "--batch works on this machine",

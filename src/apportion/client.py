@@ -7,10 +7,11 @@ client.run(Path("saxpy.cl"), global_size=1 << 20)["verified"]
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,9 +69,9 @@ class Client:
         """What `apportion predict --json` prints."""
         form = {
             "source": _form(source), "local_size": _size(local_size), "bytes": bytes, "kernel": kernel,
-            "global_size": _size(global_size), "task": task,
+            "global_size": _size(global_size), "task": task, "pair": pair,
         }  # fmt: skip
-        return dict(self.ask("POST", "/api/predict", form | ({} if pair is None else {"pair": pair})))
+        return dict(self.ask("POST", "/api/predict", form))
 
     def inspect(
         self,
@@ -102,6 +103,59 @@ class Client:
         """
         form = {"source": _form(source), "global_size": _size(global_size), **settings}
         return self.ended(self.ask("POST", "/api/run", form)["id"])
+
+    def measure(self, sources: Sequence[Source | Path | str], **settings: Any) -> dict[str, Any]:
+        """Measure kernels on the service's machine: points as `apportion measure --json` prints them.
+
+        Raises:
+            JobError: it failed or was cancelled.
+        """
+        form = {"sources": [_form(source) for source in sources], **settings}
+        return self.ended(self.ask("POST", "/api/measure", form)["id"])
+
+    def train(
+        self,
+        experiment: Path | None = None,
+        *,
+        files: Sequence[Path] = (),
+        jobs: Sequence[str] = (),
+        name: str = "",
+    ) -> dict[str, Any]:
+        """Train a model, which the service keeps; its scores and its name.
+
+        Args:
+            experiment: the TOML file that `apportion train` takes; without one, the shares of two devices are
+                learned from measuring jobs.
+            files: what the experiment names, from its own folder: files, or folders with what is in them.
+            jobs: ids of measuring jobs to learn from.
+
+        Raises:
+            JobError: it failed or was cancelled.
+        """
+        form = {
+            "experiment": "" if experiment is None else _text(experiment),
+            "files": files_form(files, Path() if experiment is None else experiment.parent),
+            "jobs": list(jobs), "name": name,
+        }  # fmt: skip
+        return self.ended(self.ask("POST", "/api/train", form)["id"])
+
+    def relative(self, profiles: Sequence[Mapping[str, Any]], **settings: Any) -> list[dict[str, Any]]:
+        """What `apportion relative predict --json` prints of each profile: an object with `counters`."""
+        return list(self.ask("POST", "/api/relative", {"profiles": list(profiles), **settings}))
+
+    def rank(self, store: Path, **settings: Any) -> dict[str, Any]:
+        """What `apportion rank score --json` prints of a baseline on a store of recorded configurations."""
+        return dict(self.ask("POST", "/api/rank", {"files": files_form([store], store), **settings}))
+
+    def tune(self, recorded: Path, budget: int, **settings: Any) -> list[dict[str, Any]]:
+        """What `apportion tune --recorded --json` prints, for each seed."""
+        table = _encoded(recorded) if recorded.suffix == ".npz" else _text(recorded)
+        form = {"table": table, "name": _plain(recorded.name), "budget": budget, **settings}
+        return list(self.ask("POST", "/api/tune", form))
+
+    def schedule(self, systems: Sequence[str], **settings: Any) -> list[dict[str, Any]]:
+        """What `apportion schedule simulate --json` prints of each policy, with its jobs and its queue."""
+        return list(self.ask("POST", "/api/schedule", {"systems": list(systems), **settings}))
 
     def ended(self, id: str) -> dict[str, Any]:
         """Wait for a job; its answer.
@@ -163,10 +217,39 @@ def _form(source: Source | Path | str) -> dict[str, Any]:
     found = source if isinstance(source, Source) else Source.read(source)
     if isinstance(found.text, bytes):
         raise InvalidSetting(f"{found.name} is bitcode; a service takes text. Give it as .ll")
-    name = "".join(
-        letter if letter.isalnum() or letter in " .+-_()" else "-" for letter in Path(found.name).name
-    )
-    return {"text": found.text, "language": found.language, "name": name[:120] or "source"}
+    return {"text": found.text, "language": found.language, "name": _plain(Path(found.name).name)}
+
+
+def files_form(paths: Sequence[Path], root: Path) -> list[dict[str, str]]:
+    """Files, and those of folders, as requests hold them: names counted from a folder, and base64."""
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [
+        {"name": str(file.relative_to(root)) if file.is_relative_to(root) else file.name,
+         "data": _encoded(file)}
+        for file in files
+        if not file.is_dir()
+    ]  # fmt: skip
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(_read(path)).decode()
+
+
+def _text(path: Path) -> str:
+    return _read(path).decode("utf-8", "replace")
+
+
+def _plain(name: str) -> str:
+    """A file's name as the service takes names."""
+    kept = "".join(letter if letter.isalnum() or letter in " .+-_()" else "-" for letter in name)
+    return kept[:120] or "source"
 
 
 def _size(size: int | Sequence[int] | None) -> int | list[int] | None:

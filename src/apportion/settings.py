@@ -84,6 +84,15 @@ def read_toml(path: Path) -> dict[str, object]:
         raise MalformedInput(f"is not TOML ({error})", file=str(path)) from error
 
 
+def texts_in(value: object) -> Iterator[str]:
+    """Every text in the values of a TOML or JSON file."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(each)
+
+
 def read_json(path: Path) -> Any:
     """What a file of JSON holds.
 

@@ -13,6 +13,12 @@ from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Service, opencl
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytestmark = pytest.mark.xdist_group("serve")
 
+SQUARES = """__kernel void squares(__global float* x) {
+    int i = get_global_id(0);
+    float y = x[i];
+    for (int k = 0; k < 50; k++) y = y * y + 0.25f;
+    x[i] = y;
+}"""
 LAUNCH = {"local_size": 64, "bytes": 1 << 20}
 
 
@@ -31,11 +37,29 @@ def without(answer: dict, *names: str) -> dict:
 def test_a_prediction_is_that_of_the_command_line(service, tmp_path, capsys):
     file = tmp_path / "matmul.cl"
     file.write_text(MATMUL)
-    (expected,) = said(capsys, "predict", str(file), "--local-size", "64", "--bytes", str(1 << 20))
+    words = ("predict", str(file), "--local-size", "64", "--bytes", str(1 << 20))
+    (expected,) = said(capsys, *words, "--pair", "cgo17-nvidia")
     for _ in range(2):  # described anew, and known
         answer = service.ask("POST", "/api/predict", {"source": opencl(MATMUL, "matmul.cl"), **LAUNCH})
         assert answer.status == 200
         assert without(answer.json, "milliseconds", "warnings") == without(expected, "milliseconds")
+
+
+def test_a_prediction_for_the_service_s_own_machine_tells_each_of_its_devices(service):
+    assert len(service.ask("GET", "/api/devices").json) >= 2
+    body = {"source": opencl(MATMUL, "matmul.cl"), **LAUNCH, "pair": "this-machine"}
+    body |= {"local_size": [16, 4], "global_size": [64, 64]}
+    answer = service.ask("POST", "/api/predict", body)
+    assert answer.status == 200, answer.text
+    assert len(answer.json["machine"]["devices"]) >= 2
+    usual = service.ask("POST", "/api/predict", body | {"pair": None}).json
+    assert without(usual, "milliseconds") == without(answer.json, "milliseconds")
+
+
+def test_the_known_kernels_most_like_one_are_named(service):
+    answer = service.ask("POST", "/api/predict", {"source": opencl(SAXPY, "saxpy.cl"), **LAUNCH}).json
+    assert [set(near) for near in answer["nearest"]] == [{"kernel", "distance"}] * 3
+    assert "Add" in answer["nearest"][0]["kernel"]
 
 
 def test_a_prediction_by_times_is_that_of_the_command_line(service, tmp_path, capsys):
@@ -129,6 +153,8 @@ def test_a_run_is_verified_and_holds_its_timeline_and_its_curve(service):
     assert answer["timeline"]
     assert answer["curve"] or len(answer["devices"]) == 1
     assert job["name"] == "first"
+    energy = answer["energy"]
+    assert (energy["joules"] is None) == ("Energy cannot be read here" in energy["reason"])
 
 
 def test_what_a_job_says_comes_as_events_from_any_of_them_on(service):
@@ -177,6 +203,38 @@ def test_kernels_are_measured_point_by_point(service):
     (point,) = job["answer"]["points"]
     assert (point["kernel"], point["device"], point["failure"]) == ("saxpy", "cpu", "")
     assert point["source"] == "saxpy.cl"
+    assert point["work"]["bytes"] >= 4 * 4096  # past the caches, which hold some of so small a launch
+
+
+def test_a_model_is_trained_on_what_was_measured_and_is_among_the_models(service):
+    sources = [opencl(SAXPY, "saxpy.cl"), opencl(MATMUL, "matmul.cl"), opencl(SQUARES, "squares.cl")]
+    body = {"sources": sources, "sizes": [4096], "local_sizes": [64], "seconds": 0.05}
+    measured = service.job("/api/measure", body)
+    assert measured["state"] == "done", measured["error"]
+    job = service.job("/api/train", {"jobs": [measured["id"]], "name": "of the tests"})
+    assert job["state"] == "done", job["error"]
+    answer = job["answer"]
+    assert (answer["model"], answer["question"]) == ("of-the-tests", "shares")
+    assert answer["test"]["applications"] == 3
+    assert answer["test"]["always_50_mae"] >= 0
+    stream = service.ask("GET", f"/api/jobs/{job['id']}/events").text
+    events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+    assert [event["at"] for event in events if "values" in event] == [1, 2, 3]
+    models = {model["name"]: model for model in service.ask("GET", "/api/models").json}
+    assert models["of-the-tests"]["predictor"] == "share-forest"
+    assert models["cgo17-nvidia"]["default"] is True
+
+
+def test_training_reads_no_files_of_the_service_s_machine(service):
+    experiment = 'learner = "launch-times"\ndata = "/etc/passwd"\n'
+    job = service.job("/api/train", {"experiment": experiment})
+    assert job["state"] == "failed"
+    assert "reads no files of its machine" in job["error"]["message"]
+    name = {"name": "../x", "data": ""}
+    assert service.ask("POST", "/api/train", {"experiment": "a = 1", "files": [name]}).status == 422
+    assert service.ask("POST", "/api/train", {"jobs": ["0" * 16]}).status == 404
+    assert service.ask("POST", "/api/train", {}).status == 422
+    assert service.ask("POST", "/api/train", {"experiment": "a"}, token=None).status == 401
 
 
 def test_a_job_is_renamed_and_forgotten(service):

@@ -109,6 +109,28 @@ def test_the_cut_curve_names_its_best_cut(page, service):
     expect(curve).to_have_attribute("aria-label", re.compile(r"Best: \d+ % for cpu"))
 
 
+def test_the_nearest_known_kernels_are_named(page, service):
+    visit(page, service)
+    expect(page.locator(".nearest")).to_contain_text(re.compile(r"mm\d_kernel1 at distance 0\.\d+"))
+
+
+def test_measuring_and_training_are_followed_by_live_curves(page, service):
+    third = opencl("__kernel void f(__global float* x) { x[get_global_id(0)] += 1.0f; }", "third.cl")
+    body = {"sources": [opencl(SAXPY, "saxpy.cl"), opencl(MATMUL, "matmul.cl"), third], "sizes": [4096]}
+    service.job("/api/measure", body | {"local_sizes": [64], "seconds": 0.05})
+    visit(page, service, "Machine")
+    page.get_by_role("button", name="Train on what was measured").click()
+    curve = page.locator("svg[aria-label^='Training: error']")
+    expect(curve).to_be_visible(timeout=90_000)
+    expect(page.locator(".machine-view .status")).to_contain_text("this-machine: done")
+    expect(page.get_by_text("on what was held out")).to_be_visible()
+    page.get_by_role("button", name="Measure the examples here").click()
+    expect(page.locator("svg[aria-label^='Measured times']")).to_be_visible(timeout=90_000)
+    for job in service.ask("GET", "/api/jobs?state=running").json:
+        service.ask("POST", f"/api/jobs/{job['id']}/cancel", {})
+    expect(page.locator(".machine-view .status")).to_contain_text("examples: cancelled")
+
+
 def test_lines_are_coloured_by_what_they_cost(page, service):
     visit(page, service)
     hot = page.locator(".cm-line.line-cost").filter(has_text="sum += a[row")

@@ -146,3 +146,33 @@ export function steps(times: number[], values: number[], last: number, label: st
   return s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${label}: up to ${most}` },
     s("text", { x: 0, y: 16, class: "tick" }, `${most} wait`), s("path", { class: "line", style: "stroke:var(--c3);stroke-width:1.5", d: path }));
 }
+
+/** Values over something that grows. */
+export interface Line { name: string; colour: string; points: [number, number][] }
+
+/** Lines with dots, on scales that are both logarithmic or both not. */
+export function curves(lines: Line[], how: { label: string; x: string; logarithmic: boolean; unit: (value: number) => string }): SVGElement {
+  const [width, height, left, bottom] = [640, 240, 74, 40];
+  const all = lines.flatMap((line) => line.points);
+  const on = how.logarithmic ? (value: number) => Math.log10(value) : (value: number) => value;
+  const ends = (values: number[], room: number): [number, number] => {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const more = high > low ? room * (high - low) : Math.abs(high) * 0.1 || 1;
+    return [low - more, high + more];
+  };
+  const [x0, x1] = ends(all.map(([x]) => on(x)), 0);
+  const [y0, y1] = ends(all.map(([, y]) => on(y)), 0.08);
+  const x = (value: number) => left + ((on(value) - x0) / (x1 - x0)) * (width - left - 16);
+  const y = (value: number) => 8 + (height - bottom) * (1 - (on(value) - y0) / (y1 - y0));
+  const back = (value: number) => (how.logarithmic ? 10 ** value : value);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
+    "aria-label": `${how.label}: ${lines.map((line) => `${line.name} ${how.unit(line.points[line.points.length - 1][1])}`).join(", ")}` },
+    [0, 1 / 3, 2 / 3, 1].map((part) => back(y0 + part * (y1 - y0))).map((value) => [
+      s("line", { x1: left, x2: width - 16, y1: y(value), y2: y(value), class: "grid" }),
+      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end", class: "tick" }, how.unit(value))]).flat(),
+    [0, 1 / 2, 1].map((part) => s("text", { x: x(back(x0 + part * (x1 - x0))), y: height - 18, class: "tick", "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, short(back(x0 + part * (x1 - x0))))),
+    s("text", { x: (left + width) / 2, y: height - 3, class: "tick", "text-anchor": "middle" }, how.x),
+    lines.map((line) => [
+      s("polyline", { points: line.points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "), class: "line", style: `stroke:${line.colour}` }),
+      ...line.points.map(([a, b]) => s("circle", { cx: x(a), cy: y(b), r: 3.5, style: `fill:${line.colour}` }, s("title", {}, `${line.name}: ${how.unit(b)} at ${short(a)}`)))]).flat());
+}

@@ -1,7 +1,9 @@
 // The Machine view: devices and their roofline, measuring campaigns, models with their scores, what is installed.
-import { ask, Refusal, withToken } from "./api";
+import { ask, follow, Refusal, withToken } from "./api";
 import { COLOURS, roofline, RoofPoint } from "./charts";
-import { bytes, fill, h, short } from "./dom";
+import { announce, bytes, fill, h, short } from "./dom";
+import { drawn, hear, nothingSaid } from "./live";
+import { trainedWords } from "./runs";
 
 export class MachineView {
   readonly element = h("section", { class: "machine-view", "aria-label": "Machine" });
@@ -9,14 +11,22 @@ export class MachineView {
   private models = h("div", {});
   private doctor = h("div", {});
   private measuring = h("p", { class: "status", role: "status" });
+  private live = h("div", {});
+  private following?: AbortController;
 
   constructor() {
-    this.element.append(h("h1", {}, "Machine"), this.devices, this.measuring,
-      h("p", { class: "actions" }, h("button", { type: "button", class: "primary", onclick: () => void this.measure() }, "Measure the examples here")),
+    this.element.append(h("h1", {}, "Machine"), this.devices,
+      h("article", { class: "card" }, h("h2", {}, "Measuring and training"),
+        h("p", {}, "Measure the examples on every device, then train a model of shares on what was measured. Both are jobs: you may leave the page."),
+        h("p", { class: "actions" },
+          h("button", { type: "button", class: "primary", onclick: () => void this.measure() }, "Measure the examples here"), " ",
+          h("button", { type: "button", onclick: () => void this.train() }, "Train on what was measured")),
+        this.measuring, this.live),
       this.models, this.doctor);
   }
 
   async open(): Promise<void> {
+    void this.goOn();
     await Promise.all([this.showDevices(), this.showModels(), this.showDoctor()].map((one) => one.catch((error) => {
       if (!(error instanceof Refusal)) throw error;
     })));
@@ -42,11 +52,15 @@ export class MachineView {
   /** Every kernel that was run, on each device alone. */
   private async points(colour: (id: string) => string): Promise<RoofPoint[]> {
     const jobs: any[] = await ask("GET", "/api/jobs?limit=50&state=done").catch(() => []);
-    const runs = await Promise.all(jobs.filter((job) => job.verb === "run").slice(0, 30).map((job) => ask("GET", `/api/jobs/${job.id}`).catch(() => null)));
-    return runs.filter((job) => job?.answer?.work?.bytes > 0).flatMap(({ name, answer }) =>
-      Object.entries(answer.alone as Record<string, number>).map(([device, milliseconds]) => ({
-        name: `${name} on ${device}`, intensity: answer.work.operations / answer.work.bytes, rate: answer.work.operations / (milliseconds / 1000), colour: colour(device),
-      })));
+    const found = await Promise.all(jobs.filter((job) => job.verb === "run" || job.verb === "measure").slice(0, 30).map((job) => ask("GET", `/api/jobs/${job.id}`).catch(() => null)));
+    const at = (name: string, device: string, work: { operations: number; bytes: number }, seconds: number): RoofPoint =>
+      ({ name: `${name} on ${device}`, intensity: work.operations / work.bytes, rate: work.operations / seconds, colour: colour(device) });
+    const runs = found.filter((job) => job?.verb === "run" && job.answer?.work?.bytes > 0).flatMap(({ name, answer }) =>
+      Object.entries(answer.alone as Record<string, number>).map(([device, milliseconds]) => at(name, device, answer.work, milliseconds / 1000)));
+    const measured = found.filter((job) => job?.verb === "measure" && job.answer).flatMap(({ answer }) => (answer.points as any[])
+      .filter((point) => point.seconds > 0 && point.work?.bytes > 0 && point.work.operations > 0)
+      .map((point) => at(`${point.kernel} (${point.global_size})`, point.device, point.work, point.seconds)));
+    return [...runs, ...measured];
   }
 
   private async showModels(): Promise<void> {
@@ -67,11 +81,51 @@ export class MachineView {
     try {
       const starters: any[] = await ask("GET", "/api/examples");
       const sources = starters.filter((one) => one.language === "opencl").map(({ text, name, language }) => ({ text, name, language }));
-      const job = await withToken(() => ask("POST", "/api/measure", { sources, sizes: [65536], local_sizes: [64], seconds: 0.2, budget: 90, name: "examples" }));
-      location.hash = `#/runs/${job.id}`;
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      this.measuring.textContent = error.problem.message;
+      const job = await withToken(() => ask("POST", "/api/measure", { sources, sizes: [4096, 65536], local_sizes: [64], seconds: 0.2, budget: 90, name: "examples" }));
+      await this.watch(job.id);
+    } catch (error) { this.tell(error); }
+  }
+
+  private async train(): Promise<void> {
+    try {
+      const done: any[] = await withToken(() => ask("GET", "/api/jobs?limit=500&state=done"));
+      const jobs = done.filter((job) => job.verb === "measure").map((job) => job.id).slice(0, 50);
+      if (jobs.length === 0) { this.measuring.textContent = "Nothing was measured yet. Measure the examples first."; return; }
+      const job = await withToken(() => ask("POST", "/api/train", { jobs, name: "this-machine" }));
+      await this.watch(job.id);
+    } catch (error) { this.tell(error); }
+  }
+
+  private tell(error: unknown): void {
+    if (!(error instanceof Refusal)) throw error;
+    this.measuring.textContent = error.problem.message;
+  }
+
+  /** Follow the measuring or training that goes on already, as after a reload. */
+  private async goOn(): Promise<void> {
+    for (const state of ["running", "waiting"]) {
+      const jobs: any[] = await ask("GET", `/api/jobs?state=${state}`).catch(() => []);
+      const found = jobs.find((job) => job.verb === "measure" || job.verb === "train");
+      if (found) { await this.watch(found.id).catch((error) => this.tell(error)); return; }
     }
+  }
+
+  private async watch(id: string): Promise<void> {
+    this.following?.abort();
+    const stopping = this.following = new AbortController();
+    const said = nothingSaid("waiting");
+    const show = () => {
+      this.measuring.textContent = `${said.stage} …`;
+      fill(this.live, h("progress", { max: 1, value: said.part, "aria-label": "progress" }), drawn(said));
+    };
+    show();
+    await follow(id, ({ body }) => { hear(said, body); show(); }, stopping.signal);
+    if (stopping.signal.aborted) return;
+    const job = await ask("GET", `/api/jobs/${id}`, undefined, stopping.signal);
+    announce(`${job.name}: ${job.state}`);
+    this.measuring.textContent = job.error?.message ?? `${job.name}: ${job.state}.`;
+    fill(this.live, job.verb === "train" && job.answer ? trainedWords(job.answer) : null, drawn(said),
+      h("p", {}, h("a", { href: `#/runs/${id}` }, "All of it, in Runs")));
+    await Promise.all([this.showDevices(), this.showModels()]);
   }
 }

@@ -2,6 +2,7 @@
 import { ask, follow, packed, Refusal, withToken } from "./api";
 import { bars, COLOURS, cutCurve, timeline } from "./charts";
 import { announce, download, fill, h, percent, short, time } from "./dom";
+import { drawn, hear, nothingSaid, Said } from "./live";
 
 interface Job { id: string; verb: string; name: string; state: string; created: number; started: number | null; ended: number | null; error: { kind: string; message: string } | null; request: any; answer: any }
 
@@ -56,15 +57,17 @@ export class RunsView {
     try {
       let job = await ask("GET", `/api/jobs/${id}`, undefined, signal) as Job;
       if (!ENDED.includes(job.state)) {
-        const points: any[] = [];
-        this.progress(place, job, { stage: job.state, part: 0 }, points);
-        await follow(id, ({ body }) => { if (body.point) points.push(body.point); this.progress(place, job, body, points); }, signal);
+        const said = nothingSaid(job.state);
+        this.progress(place, job, said);
+        await follow(id, ({ body }) => { hear(said, body); this.progress(place, job, said); }, signal);
         if (signal.aborted) return;
         job = await ask("GET", `/api/jobs/${id}`, undefined, signal) as Job;
         announce(`${job.name}: ${job.state}`);
         void this.refresh();
       }
-      this.result(place, job);
+      const told = nothingSaid("");
+      if (job.verb === "train") await follow(id, ({ body }) => hear(told, body), signal);
+      this.result(place, job, told);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Refusal)) throw error;
@@ -72,11 +75,10 @@ export class RunsView {
     }
   }
 
-  private progress(place: Element, job: Job, said: Record<string, any>, points: any[]): void {
-    const part = said.total ? said.done / said.total : said.part ?? 0;
-    fill(place, h("h2", {}, job.name), h("p", { role: "status" }, `${said.stage ?? "working"} …`),
-      h("progress", { max: 1, value: part, "aria-label": "progress" }),
-      points.length > 0 && pointTable(points),
+  private progress(place: Element, job: Job, said: Said): void {
+    fill(place, h("h2", {}, job.name), h("p", { role: "status" }, `${said.stage} …`),
+      h("progress", { max: 1, value: said.part, "aria-label": "progress" }),
+      drawn(said), said.points.length > 0 && pointTable(said.points),
       h("p", {}, h("button", { type: "button", onclick: () => void this.cancel(job.id) }, "Cancel")));
   }
 
@@ -84,7 +86,7 @@ export class RunsView {
     await ask("POST", `/api/jobs/${id}/cancel`, {}).catch((error) => { if (!(error instanceof Refusal)) throw error; });
   }
 
-  private result(place: HTMLElement, job: Job): void {
+  private result(place: HTMLElement, job: Job, told: Said): void {
     const { answer, error, request } = job;
     const buttons = h("p", { class: "actions" },
       h("button", { type: "button", class: "quiet", onclick: () => void this.rename(job) }, "Rename"),
@@ -96,7 +98,11 @@ export class RunsView {
       fill(place, h("h2", {}, job.name), h("p", { class: "bad", role: "alert" }, error ? error.message : words[job.state] ?? job.state), buttons);
       return;
     }
-    if (job.verb === "measure") { fill(place, h("h2", {}, job.name), h("p", {}, `${answer.points.length} points, ${answer.failures} failures`), pointTable(answer.points), buttons); return; }
+    if (job.verb === "measure") {
+      fill(place, h("h2", {}, job.name), h("p", {}, `${answer.points.length} points, ${answer.failures} failures`), drawn({ ...told, points: answer.points }), pointTable(answer.points), buttons);
+      return;
+    }
+    if (job.verb === "train") { fill(place, h("h2", {}, job.name), trainedWords(answer), drawn(told), buttons); return; }
     const devices = Object.keys(answer.devices);
     const colour = (device: string) => COLOURS[devices.indexOf(device) % COLOURS.length];
     const [first, second] = devices;
@@ -111,8 +117,10 @@ export class RunsView {
         fact(time(answer.milliseconds), `median of ${answer.repeats.length} runs`),
         answer.speedup !== null && fact(`${short(answer.speedup)} ×`, "the best device alone", answer.speedup >= 1.02 ? "good" : answer.speedup < 0.95 ? "bad" : ""),
         fact(answer.verified ? "verified" : "not verified", answer.verified ? "devices agree on the results" : "nothing was compared", answer.verified ? "good" : "bad"),
+        answer.energy?.joules > 0 && fact(`${short(answer.energy.joules)} J`, "energy of a launch, with all else that ran"),
         answer.conflicts > 0 && fact(String(answer.conflicts), "elements written differently", "bad")),
       h("p", {}, `Policy ${answer.policy}: ${answer.reason}.`),
+      answer.energy && answer.energy.joules === null && h("p", { class: "origin" }, `${answer.energy.reason}.`),
       h("h3", {}, "Who did how much"),
       h("div", { class: "shares", role: "img", "aria-label": devices.map((name) => `${name} ${percent(answer.split[name] ?? 0)}`).join(", ") },
         devices.filter((name) => answer.split[name] > 0).map((name) => h("span", { style: `flex:${answer.split[name]};background:${colour(name)}` }, `${name} ${percent(answer.split[name])}`))),
@@ -161,6 +169,15 @@ export class RunsView {
 }
 
 function fact(value: string, words: string, kind = ""): HTMLElement { return h("div", { class: `fact ${kind}` }, h("b", {}, value), h("span", {}, words)); }
+
+/** What training found. */
+export function trainedWords(answer: any): HTMLElement {
+  const numbers = Object.entries((answer.test ?? {}) as Record<string, unknown>).filter(([, value]) => typeof value === "number" || (value !== null && typeof value === "object" && "value" in value));
+  return h("div", {}, h("p", {}, "The model ", h("b", {}, answer.model), ` answers about ${answer.question}. It took ${short(answer.seconds ?? 0)} s, and is among the models of the Machine view.`),
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "on what was held out"), h("th", {}, "value"))),
+      h("tbody", {}, numbers.map(([name, value]: [string, any]) => h("tr", {}, h("td", {}, name.replaceAll("_", " ")),
+        h("td", {}, typeof value === "number" ? short(value) : `${short(value.value)} (${short(value.low ?? NaN)} to ${short(value.high ?? NaN)})`))))));
+}
 
 /** Measured points as a table. */
 export function pointTable(points: any[]): HTMLElement {

@@ -67,8 +67,8 @@ def measure(
     if not files:
         raise InvalidSetting("There is nothing to measure: give files of OpenCL C, or folders that hold some")
     campaign = Campaign(
-        sizes=Campaign().sizes if sizes == "auto" else _numbers(sizes, "--sizes"),
-        local_sizes=_numbers(local_sizes, "--local-sizes"),
+        sizes=Campaign().sizes if sizes == "auto" else numbers_of(sizes, "--sizes"),
+        local_sizes=numbers_of(local_sizes, "--local-sizes"),
         devices=() if devices == "all" else tuple(devices.split(",")),
         repeats=Repeats(least=3, most=20, seconds=seconds),
         most_seconds=deadline / 4,
@@ -104,7 +104,7 @@ def measure(
         )
 
 
-def _numbers(text: str, option: str) -> tuple[int, ...]:
+def numbers_of(text: str, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

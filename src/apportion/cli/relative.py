@@ -47,7 +47,7 @@ def predict(
         json: print one line of JSON per run.
     """
     learned = relative_model(model)
-    known = dict(_time(word) for word in seconds or ())
+    known = dict(known_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
     added = {} if model else kept_systems()  # they were added to the shipped model's
     for system in known:
@@ -125,7 +125,7 @@ def _words(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _time(word: str) -> tuple[str, float]:
+def known_time(word: str) -> tuple[str, float]:
     system, _, value = word.partition("=")
     try:
         return system, float(value)

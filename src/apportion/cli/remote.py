@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 from cyclopts import App
 
 from apportion.advise.queries import size_of
+from apportion.advise.relative_answers import read_profiles
+from apportion.cli.measure import numbers_of
+from apportion.cli.relative import known_time
 from apportion.cli.show import note, print_json, print_table
 from apportion.client import Client
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.measure.campaign import TABLE, kernel_files
+from apportion.settings import read_toml, replace_file, texts_in, whole_file
 
 OPTION = "--server"
 
@@ -41,17 +50,21 @@ def serve_there(app: App, address: str, words: list[str]) -> None:
         UnknownName: a verb that only works here.
         InvalidSetting: an option that a service cannot serve.
     """
-    name = " ".join(words[:2]) if words[:1] in (["relative"], ["models"]) else "".join(words[:1])
+    name = next((one for one in (" ".join(words[:2]), "".join(words[:1])) if one in _VERBS), words[0])
     if name not in _VERBS:
         raise UnknownName(f"command for {OPTION}", name, _VERBS)
     _, bound, _ = app.parse_args(words)
     given: dict[str, Any] = {}
     for parameter, value in bound.arguments.items():
         given[parameter] = value
-    json = bool(given.pop("json", False))
+    as_json = bool(given.pop("json", False))
     client = Client(address)
-    for answer in _VERBS[name](client, given):
-        if json:
+    answers = _VERBS[name](client, given)
+    if as_json and name == "tune":  # its command prints one list
+        print_json(list(answers))
+        return
+    for answer in answers:
+        if as_json:
             print_json(answer)
         else:
             for warning in answer.get("warnings", ()):
@@ -140,8 +153,82 @@ def _models(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from client.ask("GET", "/api/models")
 
 
+def _measure(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    settings = _only(given, "sources", "out", "devices", "sizes", "local_sizes", "seconds", "budget")
+    out = Path(settings.pop("out"))
+    for name in ("sizes", "local_sizes"):
+        if name in settings:
+            settings[name] = [] if settings[name] == "auto" else numbers_of(settings[name], f"--{name}")
+    if "devices" in settings:
+        settings["devices"] = [] if settings["devices"] == "all" else settings["devices"].split(",")
+    points = client.measure(kernel_files(settings.pop("sources", ())), **settings)["points"]
+    points = [{name: value for name, value in point.items() if name != "work"} for point in points]
+    out.mkdir(parents=True, exist_ok=True)
+    with whole_file(out / TABLE) as path:
+        pl.DataFrame(points, infer_schema_length=None).write_parquet(path)
+    yield from points
+
+
+def _train(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in _only(given, "experiments").get("experiments", ()):
+        words = [word for word in texts_in(read_toml(path)) if word and not Path(word).is_absolute()]
+        named = [path.parent / word for word in words if (path.parent / word).exists()]
+        yield {path.stem: client.train(path, files=named, name=path.stem)}
+
+
+def _relative(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    settings = _only(given, "profiles", "systems", "seconds", "target")
+    if "seconds" in settings:
+        settings["seconds"] = dict(known_time(word) for word in settings["seconds"])
+    runs = [asdict(run) for path in settings.pop("profiles") for run in read_profiles(path)]
+    yield from client.relative(runs, **settings)
+
+
+def _schedule(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    files = ("trace", "throughputs", "times")
+    settings = _only(given, *files, "format", "systems", "policy", "sigma", "seed", "jobs", "load")
+    for name in files:
+        if name in settings:
+            if settings[name].suffix == ".parquet":
+                raise InvalidSetting(f"--{name} must be text with {OPTION}; {settings[name].name} is Parquet")
+            settings[name] = settings[name].read_text(encoding="utf-8")
+    settings["policies"] = settings.pop("policy", ["eft"])
+    usual = {"format": "table", "jobs": 1000}
+    for answer in client.schedule(settings.pop("systems", ()), **usual | settings):
+        yield {name: value for name, value in answer.items() if name not in ("schedule", "queue")}
+
+
+def _tune(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    settings = _only(given, "recorded", "budget", "seeds", "random_share", "check_share")
+    if not {"recorded", "budget"} <= set(settings):
+        raise InvalidSetting(f"With {OPTION}, give a table that was --recorded, and the --budget")
+    yield from client.tune(settings.pop("recorded"), **settings)
+
+
+def _rank(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    settings = _only(given, "store", "baseline", "measured", "side", "collection", "seed")
+    yield client.rank(settings.pop("store"), **settings)
+
+
+def _import(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows as JSON profiles, which `relative predict` takes."""
+    settings = _only(given, "files", "out", "format", "program", "system", "size")
+    out = Path(settings.pop("out"))
+    if out.suffix != ".json":
+        raise InvalidSetting(f"With {OPTION} profiles are written as JSON: --out {out.stem}.json")
+    profiles: list[Any] = []
+    for file in settings.pop("files", ()):
+        form = {"text": file.read_text(encoding="utf-8"), "name": file.name, **settings}
+        answer = client.ask("POST", "/api/counters/import", form)
+        profiles += answer.pop("profiles")
+        yield answer
+    replace_file(out, json.dumps(profiles, indent=1).encode())
+
+
 _VERBS: Mapping[str, Callable[[Client, dict[str, Any]], Iterator[dict[str, Any]]]] = {
     "predict": _predict, "explain": _explain, "inspect": _inspect, "graph": _graph, "analyze": _analyze,
-    "run": _run, "devices": _devices, "doctor": _doctor, "models list": _models,
+    "run": _run, "devices": _devices, "doctor": _doctor, "models list": _models, "measure": _measure,
+    "train": _train, "relative predict": _relative, "schedule simulate": _schedule, "tune": _tune,
+    "rank score": _rank, "counters import": _import,
 }  # fmt: skip
 "What a service answers."

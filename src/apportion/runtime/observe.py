@@ -37,8 +37,13 @@ class Observer:
     def found(cls) -> list[Observer]:
         """The meters of this machine that may be read; none unless they were switched on."""
         wanted = os.environ.get(SWITCH, "").split(",")
-        energy = [*packages(_PACKAGES), *_cards()] if "energy" in wanted else []
+        energy = energy_meters() if "energy" in wanted else []
         return [*energy, *(_counters() if "counters" in wanted else [])]
+
+
+def energy_meters() -> list[Observer]:
+    """The meters of energy that this process may read, whether or not they were switched on."""
+    return [*packages(_PACKAGES), *_cards()]
 
 
 def _counters() -> list[Observer]:

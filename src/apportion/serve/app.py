@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from apportion.errors import ApportionError, UnknownName
+from apportion.errors import ApportionError, InvalidSetting, UnknownName
 from apportion.serve.failures import BUG, Refused, failure_of, without_paths
 from apportion.serve.forms import (
     AnalyzeForm,
@@ -32,9 +32,11 @@ from apportion.serve.forms import (
     PictureForm,
     PredictAllForm,
     PredictForm,
+    RankForm,
     RelativeForm,
     RunForm,
     ScheduleForm,
+    TrainForm,
     TuneForm,
 )
 from apportion.serve.guard import Application, Guard
@@ -196,7 +198,8 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     asks("analyze", AnalyzeForm, "A data-flow analysis over the program graph")
     asks("tune", TuneForm, "What the search of tune finds in a table of measured configurations")
     asks("import", ImportForm, "What another tool counted, as profiles", "counters/import")
-    asks("schedule", ScheduleForm, "Drawn jobs over systems by several policies")
+    asks("rank", RankForm, "How well a baseline ranks recorded configurations of tensor programs")
+    asks("schedule", ScheduleForm, "Jobs over systems by several policies")
     asks("relative", RelativeForm, "In which order systems would run what was profiled")
 
 
@@ -248,6 +251,14 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
     @app.post("/api/measure", status_code=202, summary="Measure kernels on every device: a job")
     async def measure(form: MeasureForm) -> Response:
         return begun("measure", form, form.name or ", ".join(source.name for source in form.sources[:3]))
+
+    @app.post("/api/train", status_code=202, summary="Train a model on what is sent or was measured: a job")
+    async def train(form: TrainForm) -> Response:
+        for id in form.jobs:
+            measured = service.history.job(id)
+            if measured.verb != "measure" or measured.state != "done":
+                raise InvalidSetting(f"The job {id} is no measuring job that is done")
+        return begun("train", form, form.name or "training")
 
     @app.get("/api/jobs", summary="The latest jobs, newest first")
     async def jobs(

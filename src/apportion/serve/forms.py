@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from apportion.advise.queries import Query, Size
 from apportion.errors import InvalidSetting
+from apportion.learn.ranking.ridge import TuningPlan
 from apportion.program.compile import CompileOptions
 from apportion.program.source import Source
 
@@ -21,6 +24,7 @@ LARGEST_RANGE = 1 << 48
 MOST_LAUNCHES = 1024
 "Launches of one request."
 _NAME = re.compile(r"[\w .+()-]{1,120}")
+_PLACE = re.compile(r"(?:[\w+()-][\w .+()-]{0,120}/){0,6}[\w+()-][\w .+()-]{0,120}")
 _SYSTEM = re.compile(r"[A-Za-z][\w.-]{0,40}=\d{1,4}(:[\w.-]{1,40})?")
 _FILE = re.compile(r"\.[A-Za-z_]|[/\\~]|\bfile\b")
 _STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
@@ -115,7 +119,8 @@ class PredictForm(LaunchForm):
     """`apportion predict`: which share of a launch the CPU should take."""
 
     task: Literal["load-balance", "device-mapping"] = "load-balance"
-    pair: str = "cgo17-nvidia"
+    pair: str | None = "cgo17-nvidia"
+    "`this-machine` stands for the devices of the service; null is what the command takes without --pair."
     engine: Literal["numpy", "onnx"] = "numpy"
 
 
@@ -324,13 +329,21 @@ class RelativeForm:
 
 @dataclass(frozen=True)
 class ScheduleForm:
-    """`apportion schedule simulate --format synthetic`: drawn jobs under several policies."""
+    """`apportion schedule simulate`: jobs under several policies, drawn where no trace of them is sent."""
 
     __pydantic_config__: ClassVar[Any] = _STRICT
 
     systems: list[str]
     "NAME=SLOTS or NAME=SLOTS:KIND."
     policies: list[str] = field(default_factory=lambda: ["eft"])
+    format: Literal["synthetic", "table", "gavel", "swf", "sacct", "measured"] = "synthetic"
+    "Of the trace."
+    trace: str | None = None
+    "The text of the file of jobs; a table as CSV."
+    throughputs: str | None = None
+    "Gavel: the text of the table of steps per second."
+    times: str | None = None
+    "SWF, sacct and measured: a table as CSV with `class` and `seconds:NAME` for each system."
     jobs: int = 200
     load: float = 0.85
     "Offered work over what the slots can do; 0 has all jobs arrive at once."
@@ -349,6 +362,89 @@ class ScheduleForm:
             raise InvalidSetting("load lies between 0 and 10, sigma between 0 and 5")
         if not 0 <= self.seed < 1 << 31:
             raise InvalidSetting("seed must be 0 to 2^31 - 1")
+        if (self.format in ("table", "gavel", "swf", "sacct")) != (self.trace is not None):
+            raise InvalidSetting(
+                f"The format {self.format} is one with a trace; synthetic and measured have none"
+            )
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """A file that a request is about."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    name: str
+    "With its folders, counted from where the request's other files are."
+    data: str
+    "In base64."
+
+    def __post_init__(self) -> None:
+        if not _PLACE.fullmatch(self.name) or ".." in self.name.split("/"):
+            raise InvalidSetting("A file's name has letters, digits, spaces and .+-()_, and up to 6 folders")
+        self.content  # noqa: B018  (it checks itself)
+
+    @cached_property
+    def content(self) -> bytes:
+        """What the file holds."""
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError as error:
+            raise InvalidSetting(f"The data of {self.name} is not base64: {error}") from None
+
+
+def write_files(files: Sequence[FileForm], folder: Path) -> None:
+    """The files of a request, in a folder."""
+    for file in files:
+        place = folder / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.content)
+
+
+@dataclass(frozen=True)
+class RankForm:
+    """`apportion rank score`: how well a baseline ranks recorded configurations of tensor programs."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    files: list[FileForm]
+    "Of the store that `apportion rank pack` wrote."
+    baseline: Literal["random", "ridge"] = "ridge"
+    measured: int = 100
+    "How many configurations of each graph the ridge regression measures."
+    side: str = "valid"
+    collection: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_files(self.files)
+        if not 2 <= self.measured <= 10_000 or not 0 <= self.seed < 1 << 31:
+            raise InvalidSetting("measured must be 2 to 10,000, and seed 0 to 2^31 - 1")
+
+
+@dataclass(frozen=True)
+class TrainForm:
+    """`apportion train`: an experiment and its files, or a share model of what was measured here."""
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    experiment: str = ""
+    "The text of the experiment's file, in TOML. Paths in it are names of `files`."
+    files: list[FileForm] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    """Ids of measuring jobs, whose points are then in `measured/` with their `sources`. Without an experiment
+    the share of the first of two devices is learned from them."""
+    name: str = ""
+    "What the model is called."
+
+    def __post_init__(self) -> None:
+        _check_files(self.files)
+        if not self.experiment.strip() and not self.jobs:
+            raise InvalidSetting("Send an experiment, or the ids of measuring jobs to learn from")
+        if len(self.jobs) > 50 or any(not re.fullmatch(r"[0-9a-f]{16}", id) for id in self.jobs):
+            raise InvalidSetting("jobs are up to 50 ids of jobs")
+        if self.name and not _NAME.fullmatch(self.name):
+            raise InvalidSetting("A model's name has 1 to 120 letters, digits, spaces and .+-()_, no path")
 
 
 @dataclass(frozen=True)
@@ -358,11 +454,16 @@ class TuneForm:
     __pydantic_config__: ClassVar[Any] = _STRICT
 
     table: str
-    "The text of the table: CSV, or the JSON of Kernel Tuner and of autotuning benchmarks."
+    """The text of the table: CSV, or the JSON of Kernel Tuner and of autotuning benchmarks. In base64, with
+    a name that ends in .npz, a layout file."""
     budget: int
     "How many configurations are measured."
     seeds: int = 1
     name: str = "table.csv"
+    random_share: float = TuningPlan.random_share
+    "Of a layout file: the part of the budget that is drawn by chance."
+    check_share: float = TuningPlan.check_share
+    "Of a layout file: the part kept for those predicted to be the fastest."
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -411,6 +512,11 @@ class NothingForm:
     __pydantic_config__: ClassVar[Any] = _STRICT
 
 
+def _check_files(files: Sequence[FileForm]) -> None:
+    if len(files) > 1000 or len({file.name for file in files}) < len(files):
+        raise InvalidSetting("A request has up to 1,000 files, each with a name of its own")
+
+
 def _check_name(kernel: str | None) -> None:
     if kernel is not None and not 1 <= len(kernel) <= 500:
         raise InvalidSetting("A kernel's name has 1 to 500 characters")
@@ -431,6 +537,6 @@ FORMS: Mapping[str, type] = {
     "predict": PredictForm, "predict-all": PredictAllForm, "explain": ExplainForm, "inspect": InspectForm,
     "graph": GraphForm, "picture": PictureForm, "analyze": AnalyzeForm, "relative": RelativeForm,
     "schedule": ScheduleForm, "tune": TuneForm, "import": ImportForm,
-    "run": RunForm, "measure": MeasureForm,
+    "run": RunForm, "measure": MeasureForm, "rank": RankForm, "train": TrainForm,
 }  # fmt: skip
 "Verb → the form of its questions."

@@ -34,7 +34,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
 ]  # fmt: skip
-_OPEN = ("/api/jobs", "/api/run", "/api/measure", "/api/devices/calibrate")
+_OPEN = ("/api/jobs", "/api/run", "/api/measure", "/api/train")
 "What needs the token on loopback too: it runs code, writes, or shows what others sent."
 _CLIENTS = 4096
 "Clients whose rate is remembered."

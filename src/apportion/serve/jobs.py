@@ -123,13 +123,20 @@ class JobBoard:
                 self._wake(job.id)
 
         try:
-            answer = await self._pool.ask(job.verb, job.request, report=report, seconds=self._seconds)
+            question = self._with_measured(job.request) if job.verb == "train" else job.request
+            answer = await self._pool.ask(job.verb, question, report=report, seconds=self._seconds)
             self._history.end(job.id, "done", answer=answer)
         except ApportionError as error:
             self._history.end(job.id, "failed", error=failure_of(error)[1])
         finally:
             self._history.shrink(self._kept)
             self._wake(job.id)
+
+    def _with_measured(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """What training is asked: the form, and sources and points of the measuring jobs that it names."""
+        measured = [self._history.job(id) for id in form["jobs"]]
+        jobs = [{"request": {"sources": job.request["sources"]}, "answer": job.answer} for job in measured]
+        return {"form": form, "measured": jobs}
 
     def _wake(self, id: str) -> None:
         if (changed := self._changed.get(id)) is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.describe import KernelRow
+from apportion.advise.machine_answers import THIS_MACHINE
 from apportion.advise.prediction import Prediction
 from apportion.advise.predictor import answers_of, is_timed, shares_model
 from apportion.advise.queries import Query
@@ -44,7 +45,7 @@ class KnownKernels:
 
     async def predict(self, form: PredictForm) -> dict[str, Any]:
         """What `apportion predict --json` says, with its warnings."""
-        if is_timed(form.pair, form.engine):
+        if form.pair is None or form.pair == THIS_MACHINE or is_timed(form.pair, form.engine):
             answer: dict[str, Any] = await self._pool.ask("predict", form)
             return answer
         found = await self._prediction(form, form.task, form.pair, form.engine)

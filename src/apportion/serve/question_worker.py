@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,12 @@ def main() -> None:
     with suppress(BrokenPipeError):
         for line in sys.stdin:
             question = json.loads(line)
-            _answer(question["verb"], question["form"], say)
+            _answer(question["verb"], question["form"], folder, say)
 
 
-def _answer(verb: str, form: Any, say: Callable[[str, Any], None]) -> None:
+def _answer(verb: str, form: Any, folder: Path, say: Callable[[str, Any], None]) -> None:
     try:
-        found = answer(verb, form, report=lambda event: say("event", event))
+        found = answer(verb, form, report=lambda event: say("event", event), folder=folder)
         memory = peak_memory_bytes()
         say("answer", {"value": found, "memory": memory})
     except ApportionError as error:
@@ -98,6 +99,8 @@ def _restrict(folder: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     if hasattr(value, "tolist"):  # NumPy's arrays and scalars
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -22,16 +23,21 @@ from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
 from apportion.advise.learned_policy import learned
 from apportion.advise.predictor import predict
-from apportion.advise.recorded_tuning import tune_table
+from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.relative_answers import profiles_of, shipped
 from apportion.advise.systems import kept_systems
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import compare
 from apportion.coexecution.sharing import Together
+from apportion.data.configurations import ConfigurationStore
 from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
+from apportion.learn.ranking.rankings import by_chance, by_measuring, rank_graphs
+from apportion.learn.ranking.rankings import summary as ranking_summary
+from apportion.learn.ranking.ridge import TuningPlan
 from apportion.learn.relative.profile import Profile
-from apportion.measure.campaign import Campaign, run_campaign, workloads_of
+from apportion.learn.times.campaign_table import key_of_point, launch_of
+from apportion.measure.campaign import Campaign, Point, run_campaign, workloads_of
 from apportion.measure.counters.imports import import_files, read_map
 from apportion.measure.counters.imports.naming import ImportOptions
 from apportion.measure.tuning_table import read_table
@@ -40,6 +46,7 @@ from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.llvm import GraphOptions, graph_of_ir
+from apportion.program.source import Source
 from apportion.runtime.arguments import arguments_for
 from apportion.runtime.backend import open_backend, with_speeds
 from apportion.runtime.base import UNHURRIED, Limits, info_from
@@ -49,42 +56,55 @@ from apportion.runtime.workload import Workload
 from apportion.schedule.beliefs import with_errors
 from apportion.schedule.policies import policies
 from apportion.schedule.problem import ScheduleSettings
-from apportion.schedule.readers import synthetic
+from apportion.schedule.readers import readers
 from apportion.schedule.readers.trace_source import TraceRequest
 from apportion.schedule.report import queue_of
 from apportion.schedule.simulate import simulate
 from apportion.schedule.trace import parse_systems
+from apportion.serve.energy import energy_of
+from apportion.serve.failures import without_paths
 from apportion.serve.forms import (
     FORMS,
     AnalyzeForm,
     ExplainForm,
+    FileForm,
     GraphForm,
     ImportForm,
     InspectForm,
     MeasureForm,
     PictureForm,
     PredictForm,
+    RankForm,
     RelativeForm,
     RunForm,
     ScheduleForm,
     SourceForm,
+    TrainForm,
     TuneForm,
     size_of_form,
+    write_files,
 )
+from apportion.serve.training import train, trained
 
 Report = Callable[[Any], None]
+MODELS = "models"
+"Of the service's folder: what was trained here."
 _MOST_BARS = 600
 "Jobs of a schedule that are drawn."
 
 
-def answer(verb: str, form: Mapping[str, Any], *, report: Report) -> Any:
+def answer(verb: str, form: Mapping[str, Any], *, report: Report, folder: Path | None = None) -> Any:
     """The answer to a question, as JSON.
 
     Args:
         verb: a name of `VERBS`.
         form: what its form holds.
         report: is told how far the work is.
+        folder: of the service, where models are kept that it trained.
     """
+    if verb in ("train", "models"):
+        models = None if folder is None else folder / MODELS
+        return (_train if verb == "train" else _models)(form, models, report)
     function = VERBS.get(verb)
     if function is None:
         raise UnknownName("verb", verb, VERBS)
@@ -182,7 +202,19 @@ def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
 def _schedule(form: ScheduleForm, report: Report) -> list[dict[str, Any]]:
     """What `apportion schedule simulate --json` prints, with each policy's jobs and queue for a drawing."""
     systems = parse_systems(form.systems)
-    trace = synthetic.read(TraceRequest(systems, seed=form.seed, jobs=form.jobs, load=form.load))
+    with TemporaryDirectory(prefix="schedule-") as folder:
+        places = {"trace": form.trace, "throughputs": form.throughputs, "times": form.times}
+        files: dict[str, Path] = {}
+        for name, text in places.items():
+            if text is not None:
+                csv = name == "times" or (name == "trace" and form.format == "table")
+                files[name] = Path(folder) / (f"{name}.csv" if csv else name)
+                files[name].write_text(text, encoding="utf-8")
+        request = TraceRequest(
+            systems, files.get("trace"), files.get("throughputs"), files.get("times"),
+            form.seed, form.jobs, form.load,
+        )  # fmt: skip
+        trace = readers.load(form.format)(request)
     beliefs = None if form.sigma is None else with_errors(trace, form.sigma, form.seed)
     settings = ScheduleSettings(seed=form.seed)
     found = []
@@ -206,6 +238,10 @@ def _tune(form: TuneForm, report: Report) -> list[dict[str, Any]]:
     """What `apportion tune --recorded --json` prints."""
     with TemporaryDirectory(prefix="tune-") as folder:
         path = Path(folder) / form.name
+        if path.suffix == ".npz":
+            path.write_bytes(FileForm(form.name, form.table).content)
+            plan = TuningPlan(form.budget, form.random_share, form.check_share)
+            return [asdict(run) for run in tune_recorded(path, plan, range(form.seeds))]
         path.write_text(form.table)
         table = read_table(path)
     found = tune_table(table, form.budget, range(form.seeds))
@@ -281,11 +317,13 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
             bound, shared.policy, repeats=form.repeat, cuts=form.cuts,
             report=lambda stage, part: report({"stage": stage, "part": part}),
         )  # fmt: skip
+        report({"stage": "reading the meters of energy", "part": 0.95})
+        energy = energy_of(lambda: bound.run(shared.policy))
         devices = {info.id: info.name for info in shared.devices}
         assumed = [str(each) for each in made.assumed]
         return found.as_json() | {
             "devices": devices, "launch": _launch(span, values), "work": _work(shared, span, bound),
-            "assumed": assumed,
+            "assumed": assumed, "energy": energy,
         }  # fmt: skip
 
 
@@ -303,11 +341,39 @@ def _work(shared: Together, span: NDRange, bound: BoundKernel) -> dict[str, floa
         return {}
 
 
-def _models(form: Any, report: Report) -> list[dict[str, Any]]:
-    """What `apportion models list --json` prints."""
+def _models(form: Any, folder: Path | None, report: Report) -> list[dict[str, Any]]:
+    """What `apportion models list --json` prints, and the models that were trained here."""
     manifest = weights.manifest()
     chosen = set(manifest.defaults.values())
-    return [{**vars(one), "default": one.name in chosen} for one in manifest.models]
+    shipped = [{**vars(one), "default": one.name in chosen} for one in manifest.models]
+    return shipped + ([] if folder is None else trained(folder))
+
+
+def _train(asked: Mapping[str, Any], folder: Path | None, report: Report) -> Any:
+    """The form, and the measuring jobs that it names."""
+    if folder is None:
+        raise InvalidSetting("There is no folder for what is trained")
+    form = TypeAdapter(TrainForm).validate_python(asked["form"])
+    return _numbers(without_paths(train(form, asked["measured"], folder, report)))
+
+
+def _numbers(value: Any) -> Any:
+    """The same, with null for what is no number: a score of too few launches."""
+    if isinstance(value, dict):
+        return {name: _numbers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _rank(form: RankForm, report: Report) -> dict[str, Any]:
+    """What `apportion rank score --json` prints."""
+    with TemporaryDirectory(prefix="rank-") as folder:
+        write_files(form.files, Path(folder))
+        graphs = ConfigurationStore.open(Path(folder)).graphs(collection=form.collection, side=form.side)
+        scorer = by_chance(form.seed) if form.baseline == "random" else by_measuring(form.measured, form.seed)
+        found = rank_graphs(graphs, scorer)
+    return {**ranking_summary(found), "graphs": found}
 
 
 def _launch(span: NDRange, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -345,15 +411,33 @@ def _measure(form: MeasureForm, report: Report) -> dict[str, Any]:
         workloads = list(workloads_of(files, campaign))
         total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
         points = []
+        ir = {each.digest: each for each in workloads if isinstance(each, Workload)}
         for point in run_campaign(
             workloads, Path(folder) / "out", campaign, limits=Limits(seconds=20.0),
             until=time.monotonic() + form.budget,
         ):  # fmt: skip
             said = asdict(point)
             said["source"] = Path(said["source"]).name.partition("-")[2]
+            said["work"] = _work_at(ir.get(point.digest), point)
             points.append(said)
             report({"stage": "measuring", "point": said, "done": len(points), "total": total})
     return {"points": points, "failures": sum(bool(point["failure"]) for point in points)}
+
+
+def _work_at(workload: Workload | None, point: Point) -> dict[str, float]:
+    """What the launch of a point does, for a roofline; nothing where it failed or that is unknown."""
+    if workload is None or point.failure or not point.seconds:
+        return {}
+    key = key_of_point(asdict(point))
+    try:
+        return work_done(launch_of({workload.digest: (_ir(workload.program), workload.source)}, key))
+    except ApportionError:
+        return {}
+
+
+@cache
+def _ir(source: Source) -> str:
+    return ir_of(source)
 
 
 def _doctor(form: Any, report: Report) -> dict[str, Any]:
@@ -369,10 +453,9 @@ VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
     "picture": _picture, "analyze": _analyze, "relative": _relative, "devices": _devices,
     "doctor": _doctor, "schedule": _schedule, "policies": _policies, "tune": _tune,
     "import": _import,
-    "example-profiles": _example_profiles, "models": _models, "run": _run,
-    "measure": _measure,
+    "example-profiles": _example_profiles, "run": _run, "measure": _measure, "rank": _rank,
 }  # fmt: skip
-"Verb → the function that answers it."
+"Verb → the function that answers it; `train` and `models` are asked with the service's folder."
 
 
 def _compile(source: SourceForm) -> CompileOptions | None:

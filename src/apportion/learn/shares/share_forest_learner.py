@@ -80,14 +80,16 @@ class ShareForestLearner(TableLearner[ShareForestExperiment, KernelTable]):
         around = _around(table)
         truth, origins = table.shares, grouped(table.origins)
         application = np.array(table.origins.application)
-        said, scale = np.zeros(len(truth)), np.zeros(len(truth))
+        said, scale, done = np.zeros(len(truth)), np.zeros(len(truth)), np.zeros(len(truth), np.bool_)
         folds = folds_of("application", origins, seed=settings.seed)
         for number, fold in enumerate(folds, 1):
             forest = grown_forest(table, around, fold.learnable, settings.hyperparameters, settings.seed)
             votes = votes_of(forest.each, _some(around, fold.test))
             said[fold.test], scale[fold.test] = votes.mean(), votes.spread() + FLOOR
-            if number % 20 == 0:
-                say(f"{number} of {len(folds)} applications held out")
+            done[fold.test] = True
+            if number % max(1, len(folds) // 25) == 0 or number == len(folds):
+                error = float(np.abs(said - truth)[done].mean())
+                say(f"{number} of {len(folds)} applications held out, error {error:.2f} points")
         test = _scores(table, said, scale, np.array(origins.application))
         name = settings.name or settings.data.pair
         about = {

@@ -133,7 +133,7 @@ def from_ir(ir: Mapping[str, tuple[str, str]]) -> Features:
     """
 
     def of(key: Key) -> tuple[Numbers, Numbers]:
-        launch = _launch(ir, key)
+        launch = launch_of(ir, key)
         return launch.row(), launch.totals()
 
     return of
@@ -291,7 +291,8 @@ def load_table(path: Path) -> CampaignTable:
         raise UnreadableFile(f"Cannot read the table of measurements {path}: {error}") from error
 
 
-def _launch(ir: Mapping[str, tuple[str, str]], key: Key) -> PlannedLaunch:
+def launch_of(ir: Mapping[str, tuple[str, str]], key: Key) -> PlannedLaunch:
+    """The launch of a case, whose source is among those of `ir`: digest → its IR and itself."""
     digest, kernel, size, local, arguments = key
     text, source = ir[digest]
     span = NDRange(_numbers(size), _numbers(local))
