@@ -22,6 +22,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+
 STARTERS = Path(__file__).parents[1] / "src/apportion/serve/starters"
 TOKEN = "the-abuse-run-has-its-own-token"
 VERBS = (
@@ -34,6 +38,9 @@ VERBS = (
     "analyze",
     "relative",
     "schedule",
+    "rank",
+    "tune",
+    "train",
     "run",
 )
 LEAKS = re.compile(r"/(?:home|root|work|tmp|usr|etc|proc|var)/|site-packages|Traceback|\.py\b|PATH=|HOME=")
@@ -83,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--each", type=int, default=20, help="requests of each kind for each address")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
@@ -96,6 +104,7 @@ def main() -> None:
             assert process.stdout is not None
             port = int(process.stdout.readline().partition("/#")[0].rpartition(":")[2])
             found = abused(port, options.requests)
+            found["schemathesis"] = generated(port, options.each)
             assert process.poll() is None, "the service has stopped"
         finally:
             process.terminate()
@@ -150,6 +159,37 @@ def abused(port: int, requests: int) -> dict[str, Any]:
         "health_beside_200_slow_clients": status,
         "forged": forged,
         "paths_out_of_the_page": {str(code): count for code, count in escapes.items()},
+    }  # fmt: skip
+
+
+def generated(port: int, each: int) -> dict[str, Any]:
+    """What schemathesis makes of the description of every address: requests that fit it, and others."""
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/api/openapi.json")
+    statuses: Counter[str] = Counter()
+    faults: list[tuple[str, int]] = []
+    addresses = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        addresses += 1
+        for mode in GenerationMode:
+            if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
+                continue
+
+            @settings(
+                max_examples=each, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )  # fmt: skip
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: Any) -> None:
+                answer = case.call(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=120)
+                statuses[str(answer.status_code)] += 1
+                if answer.status_code == 500 or leaks(answer.text):
+                    faults.append((operation.label, answer.status_code))  # noqa: B023  (asked now)
+
+            ask()
+    return {
+        "version": schemathesis.__version__, "addresses": addresses, "requests": sum(statuses.values()),
+        "statuses": dict(statuses), "faults": faults[:20],
     }  # fmt: skip
 
 

@@ -48,8 +48,37 @@ async def main() -> None:
         finally:
             process.terminate()
             process.wait()
+        found["beyond the limit"] = await beyond(Path(folder))
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
+
+
+async def beyond(folder: Path) -> dict[str, Any]:
+    """Requests of clients that ask more than they may."""
+    process = subprocess.Popen(
+        [
+            sys.executable, "-c", "from apportion.cli import main; main()", "serve", "--port", "0",
+            "--folder", str(folder), "--token", TOKEN, "--rate", "200",
+        ],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().partition("/#")[0].rpartition(":")[2])
+        saxpy, chance = (STARTERS / "saxpy.cl").read_text(), random.Random(1)
+        requests = [question(port, "saxpy.cl", saxpy, chance) for _ in range(6000)]
+        return await load(port, process.pid, requests, CLIENTS)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def ready(port: int) -> None:
+    """Wait until the devices are found and measured, which takes processors of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /api/devices HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+    await reader.read()
+    writer.close()
 
 
 async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -67,6 +96,7 @@ async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str
             port, name, f"{text}\n// {chance.random()}\n#define NEVER_SEEN {chance.random()}\n", chance
         )
 
+    await ready(port)
     await load(port, pid, [known() for _ in range(200)], CLIENTS)  # so that every kernel is known
     before = os.getloadavg()[0]
     found: dict[str, Any] = {
@@ -129,6 +159,9 @@ async def load(
             body = await reader.readexactly(length)
             taken.append(time.perf_counter() - began)
             status = int(head[9:12])
+            if b"connection: close" in head.lower():  # as after a 429
+                writer.close()
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
             statuses[status] += 1
             if status == 200:
                 assert 0 <= json.loads(body)["cpu_share"] <= 1

@@ -44,7 +44,7 @@ def train(form: TrainForm, measured: Sequence[Mapping[str, Any]], folder: Path, 
         learner = learner_of(Path("experiment.toml"))
         report({"stage": "reading the data", "part": 0.0})
         kept = _free(folder, form.name)
-        result = learner.train(kept, progress=_Told(report))
+        result = learner.train(kept, progress=_EventLines(report))
     return {"model": kept.name, "learner": type(learner).__name__, "question": learner.question, **result}
 
 
@@ -68,7 +68,7 @@ def event_of(line: str) -> dict[str, Any]:
     return event | ({"values": values} if values and "at" in event else {})
 
 
-class _Told(StringIO):
+class _EventLines(StringIO):
     """A stream whose lines become events."""
 
     def __init__(self, report: Report) -> None:
