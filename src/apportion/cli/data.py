@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from apportion.cli.show import note, print_json, print_table
+from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.data.catalogue import CATALOGUE, check, dataset_called, instructions
 from apportion.data.catalogue import fetch as fetch_files
 
@@ -31,11 +31,19 @@ def list_datasets(*, json: Annotated[bool, _FLAG] = False) -> None:
     rows = [(d.name, d.what, d.origin, d.licence, d.folder) for d in CATALOGUE.values()]
     print_table(("dataset", "what", "origin", "licence", "folder"), rows)
     files = [
-        (d.name, file.name, "downloaded" if file.url else "by hand", file.sha256)
+        (
+            d.name,
+            file.name,
+            "downloaded" if file.url else "by hand",
+            _size(file.size),
+            _size(file.unpacked),
+            file.sha256 or "none known",
+        )
         for d in CATALOGUE.values()
         for file in d.files
     ]
-    print_table(("dataset", "file", "got", "SHA-256"), files)
+    columns = ("dataset", "file", "got", "size", "unpacked", "SHA-256")
+    print_table(columns, files, right=columns[3:5])
 
 
 @data.command
@@ -62,7 +70,7 @@ def check_files(dataset: str, *, folder: Path | None = None, json: Annotated[boo
         for condition in found:
             print_json({"file": condition.file.name, "path": condition.path, "state": condition.state})
     else:
-        print_table(("file", "state", "path"), [(c.file.name, c.state, c.path) for c in found])
+        print_table(("file", "state", "path"), [(c.file.name, c.in_words, c.path) for c in found])
     bad = [condition for condition in found if condition.state != "good"]
     for condition in bad:
         note(f"{condition.file.name}: {instructions(condition)}")
@@ -71,19 +79,31 @@ def check_files(dataset: str, *, folder: Path | None = None, json: Annotated[boo
 
 
 @data.command
-def fetch(dataset: str, *, folder: Path | None = None) -> None:
-    """Download a dataset's files, going on where an earlier download stopped, and verify them.
+def fetch(
+    dataset: str,
+    *only: str,
+    folder: Path | None = None,
+    source: Annotated[Path | None, Parameter(name="--from")] = None,
+) -> None:
+    """Download a dataset's files, going on where an earlier download stopped, verify them, unpack archives.
 
     Args:
         dataset: its name.
+        only: names of files, where not all are wanted.
         folder: where to put them, if not where they belong.
+        source: a folder that has the files, where there is no network; they are copied and verified.
     """
     left = 0
-    for condition in fetch_files(dataset_called(dataset), folder):
+    for condition in fetch_files(dataset_called(dataset), folder, source=source, only=only):
         if condition.state == "good":
-            note(f"{condition.file.name}: good, at {condition.path}")
+            unpacked = "" if condition.file.unpacked is None else ", unpacked"
+            note(f"{condition.file.name}: {condition.in_words}{unpacked}, at {condition.path}")
         else:
             left += 1
             note(f"{condition.file.name}: by hand: {instructions(condition)}")
     if left:
         sys.exit(1)
+
+
+def _size(bytes: int | None) -> str:
+    return size_in_words(bytes) if bytes else ""

@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from apportion.data.archives import unpack
 from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, replace_file, whole_file
 
 _CHUNK = 1 << 20
+_FIRST, _UNPACKED = ".sha256", ".unpacked"
+"Beside a file: the checksum of what came first, and of what was unpacked."
+_ROUNDED = 1.5
+"Published sizes are rounded: an archive may hold so many times as much unpacked."
 _NOTHING_LEFT = 416
 "What a server answers to a range that begins at the end of the file."
 
@@ -25,10 +31,16 @@ class File:
 
     name: str
     sha256: str
+    "Empty where none is known: then that of what came first is kept beside the file, and compared with."
     url: str = ""
     "Where it can be downloaded; empty where only by hand."
     by_hand: str = ""
     "How to get it where there is no address."
+    size: int = 0
+    "Bytes, about, as the authors say; 0 where they do not."
+    unpacked: int | None = None
+    """Of an archive that is unpacked beside itself: the bytes in it, about, as the authors say, or 0 where
+    they do not; None for a file that is used as it is."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,15 @@ class Condition:
     file: File
     path: Path
     state: str
-    "`good`, `missing`, or `wrong checksum`."
+    """`good`, `missing`, `wrong checksum`, or `unverified`: it is there, no checksum of it is known, and none
+    was kept."""
+
+    @property
+    def in_words(self) -> str:
+        """The state, and what it rests on."""
+        if self.state == "good" and not self.file.sha256:
+            return "good (as it came first: no checksum of it is known)"
+        return self.state
 
 
 _CUMMINS = (
@@ -75,6 +95,31 @@ _CHAI_SUMS = {
     "sc": "9bb9d5b8876f1df870524d8c5e8540962977fcf845242c8c4392ab82fcaab678",
     "trns": "ff699777abfc65fbbfbdbcbb54f270df32a03c7af671479a9a193827df27c368",
 }
+
+_MEGA, _GIGA = 10**6, 10**9
+_ZENODO = "https://zenodo.org/record/4247595/files/{name}?download=1"
+_DEEPDATAFLOW = {
+    "llvm_ir": (1_100 * _MEGA, 14 * _GIGA),
+    "graphs": (3_500 * _MEGA, 67 * _GIGA),
+    "labels_reachability": (81 * _MEGA, 25 * _GIGA),
+    "labels_domtree": (66 * _MEGA, 18 * _GIGA),
+    "labels_datadep": (67 * _MEGA, 26 * _GIGA),
+    "labels_liveness": (119 * _MEGA, 24 * _GIGA),
+    "labels_subexpressions": (69 * _MEGA, 26 * _GIGA),
+    "vocab": (_MEGA, 4 * _MEGA),
+}
+"Packed and unpacked, as the authors' page says."
+_TPUGRAPHS = "http://download.tensorflow.org/data/tpu_graphs/v0/{name}"
+_SIDES = ("train", "valid", "test")
+_TPU_FILES = (
+    *(f"npz_tile_xla_{side}.tar" for side in _SIDES),
+    *(
+        f"npz_layout_{source}_{search}_{side}.tar"
+        for source in ("xla", "nlp")
+        for search in ("default", "random")
+        for side in _SIDES
+    ),
+)
 
 CATALOGUE = {
     dataset.name: dataset
@@ -127,6 +172,29 @@ CATALOGUE = {
                 )
             ),
         ),
+        Dataset(
+            "tpugraphs",
+            "tensor programs with configurations of their compiler, timed on TPUs: five collections",
+            "Phothilimthana et al., TpuGraphs, NeurIPS 2023; addresses: google-research-datasets/tpu_graphs",
+            "see LICENSE beside the files; the repository is Apache-2.0",
+            tuple(File(name, "", _TPUGRAPHS.format(name=name), unpacked=0) for name in _TPU_FILES),
+        ),
+        Dataset(
+            "deepdataflow",
+            "469,086 files of LLVM IR, their program graphs, labels of five data-flow analyses, vocabularies",
+            "Cummins et al., ProGraML, ICML 2021; Zenodo 4247595",
+            "as Zenodo 4247595 says",
+            tuple(
+                File(
+                    f"{part}_20.06.01.tar.bz2",
+                    "",
+                    _ZENODO.format(name=f"{part}_20.06.01.tar.bz2"),
+                    size=size,
+                    unpacked=unpacked,
+                )
+                for part, (size, unpacked) in _DEEPDATAFLOW.items()
+            ),
+        ),
     )
 }
 
@@ -150,25 +218,48 @@ def check(dataset: Dataset, folder: Path | None = None) -> list[Condition]:
     ]
 
 
-def fetch(dataset: Dataset, folder: Path | None = None, *, seconds: float = 30.0) -> Iterator[Condition]:
-    """Download what is missing or wrong, going on where an earlier download stopped; each file as it is done.
+def fetch(
+    dataset: Dataset,
+    folder: Path | None = None,
+    *,
+    source: Path | None = None,
+    only: Sequence[str] = (),
+    seconds: float = 30.0,
+) -> Iterator[Condition]:
+    """Download what is missing or wrong, going on where an earlier download stopped, and unpack archives.
+
+    Each file is yielded as it is done.
+
+    Args:
+        folder: where to put them; by default where they belong.
+        source: a folder that has the files, instead of the network.
+        only: names of files; all when not given.
 
     Raises:
         UnreadableFile: the network, or a file there, is not to be had; raised once all files were tried, and
             the message says what to do by hand about each.
         InvalidSetting: what came has another checksum than it must have; it is not kept.
+        MalformedInput, LimitExceeded: an archive is damaged, or larger unpacked than it must be.
     """
     place = folder or dataset.folder
+    for name in only:
+        if name not in {file.name for file in dataset.files}:
+            raise UnknownName(f"file of {dataset.name}", name, [file.name for file in dataset.files])
     failed = []
     for condition in check(dataset, place):
-        if condition.state != "good" and condition.file.url:
+        if only and condition.file.name not in only:
+            continue
+        if condition.state != "good":
             place.mkdir(parents=True, exist_ok=True)
             try:
-                _download(condition.file, condition.path, seconds)
+                if condition.state != "unverified":
+                    _get(condition, source, seconds)
+                condition = _settled(condition)
             except UnreadableFile as error:
                 failed.append(str(error))
                 continue
-            condition = Condition(condition.file, condition.path, "good")
+        if condition.state == "good" and condition.file.unpacked is not None:
+            _unpack(condition)
         yield condition
     if failed:
         raise UnreadableFile("\n".join(failed))
@@ -178,13 +269,63 @@ def instructions(condition: Condition) -> str:
     """What a person does about a file that is not there."""
     file = condition.file
     way = f"download {file.url}" if file.url else file.by_hand
-    return f"{way} and put it at {condition.path} (SHA-256 {file.sha256})"
+    known = f" (SHA-256 {file.sha256})" if file.sha256 else ""
+    return f"{way} and put it at {condition.path}{known}"
 
 
 def _state(path: Path, sha256: str) -> str:
     if not path.is_file():
         return "missing"
-    return "good" if _digest(path) == sha256 else "wrong checksum"
+    wanted = sha256 or _kept(path, _FIRST)
+    if not wanted:
+        return "unverified"
+    return "good" if _digest(path) == wanted else "wrong checksum"
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _kept(path: Path, ending: str) -> str:
+    """The checksum that is kept beside a file, or nothing."""
+    try:
+        return _beside(path, ending).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _get(condition: Condition, source: Path | None, seconds: float) -> None:
+    """A file from a folder, or from the network, where either has it."""
+    file, path = condition.file, condition.path
+    if source is not None:
+        if not (source / file.name).is_file():
+            raise UnreadableFile(f"{source} has no {file.name}: {instructions(condition)}")
+        with whole_file(path) as part:
+            shutil.copyfile(source / file.name, part)
+            wanted = file.sha256 or _kept(path, _FIRST)
+            if wanted and _digest(part) != wanted:
+                raise InvalidSetting(
+                    f"{source / file.name} does not have the checksum {wanted}; it was not taken"
+                )
+    elif file.url:
+        _download(file, path, seconds)
+
+
+def _settled(condition: Condition) -> Condition:
+    """How a file is now; where no checksum is known, what came first is what it must be from now on."""
+    file, path = condition.file, condition.path
+    if path.is_file() and not file.sha256 and not _kept(path, _FIRST):
+        replace_file(_beside(path, _FIRST), _digest(path) + "\n")
+    return Condition(file, path, _state(path, file.sha256))
+
+
+def _unpack(condition: Condition) -> None:
+    """Unpack an archive beside itself, once."""
+    file, path = condition.file, condition.path
+    digest = file.sha256 or _kept(path, _FIRST)
+    if _kept(path, _UNPACKED) != digest:
+        unpack(path, path.parent, most=round(_ROUNDED * (file.unpacked or 0)))
+        replace_file(_beside(path, _UNPACKED), digest + "\n")
 
 
 def _digest(path: Path) -> str:
@@ -217,7 +358,8 @@ def _download(file: File, path: Path, seconds: float) -> None:
             raise UnreadableFile(
                 f"Cannot fetch {file.name} ({reason}). On a machine with a network, {by_hand}."
             ) from error
-    if _digest(part) != file.sha256:
+    wanted_sum = file.sha256 or _kept(path, _FIRST)
+    if wanted_sum and _digest(part) != wanted_sum:
         part.unlink()
-        raise InvalidSetting(f"{file.url} does not have the checksum {file.sha256}; it was not kept")
+        raise InvalidSetting(f"{file.url} does not have the checksum {wanted_sum}; it was not kept")
     part.replace(path)
