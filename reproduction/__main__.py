@@ -59,7 +59,7 @@ REPRODUCTIONS = {
     ),
     "campaign": (
         "reproduction.campaign.run:campaign",
-        "Launches on a Xeon with an H200, and how well their best cuts are foretold.",
+        "Launches on a Xeon with an H200, and how well their best cuts are predicted.",
     ),
     "efficiency": (
         "reproduction.efficiency.run:efficiency",

@@ -1,4 +1,4 @@
-"""How well cuts are foretold for suites that were not learned from, beside constants and trees that know
+"""How well cuts are predicted for suites that were not learned from, beside constants and trees that know
 shares only."""
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SHARES = RowSettings("extra-trees", trees=80, max_features=0.4, leaf=2)
 _GRID = np.linspace(0, 1, 21)
 _BOOTSTRAPS = 300
 OURS = "timing model"
-PLAIN = "timing model, best cut as foretold"
+PLAIN = "timing model, best cut as predicted"
 SPEEDS = "calibrated speeds"
 CAUTIOUS = "calibrated speeds, shared where that promises much"
 CONSTANTS = ("best constant", "even", "first device alone", "second device alone")
 METHODS = (OURS, PLAIN, SPEEDS, CAUTIOUS, "trees on the share", *CONSTANTS, "Eq. 5.8")
 """What is compared. The timing model's cut is the one that costs least in the mean over what may be true;
-beside it the cut that would be best if times were exactly as foretold. `calibrated speeds`: what launches
+beside it the cut that would be best if times were exactly as predicted. `calibrated speeds`: what launches
 consist of over what each device was measured to do per second, learned from nothing; beside it what
 `apportion run` makes of them where it has no model: a launch is shared only where that promises much.
 `best constant`: the
@@ -48,7 +48,7 @@ class Tested:
     ratios: Mapping[str, Numbers]
     "Method → the same by the ratio of times alone (Eq. 5.8), where the method says that."
     constant_for_regret: float
-    log_errors: Numbers  # (N, 2): log of foretold over measured seconds, by device
+    log_errors: Numbers  # (N, 2): log of predicted over measured seconds, by device
     weights: Numbers | None = None
     "(N,): what each launch counts; all alike where that is not said."
 
@@ -79,7 +79,7 @@ def leave_one_suite_out(
     settings: TimingSettings = DEFAULT,
     report: Callable[[str], None],
 ) -> list[Tested]:
-    """Every suite in turn, foretold by models of the others; kernels that also stand elsewhere are not
+    """Every suite in turn, predicted by models of the others; kernels that also stand elsewhere are not
     learned."""
     suites = np.array(table.suites)
     digests = np.array(table.digests)
@@ -105,7 +105,7 @@ def leave_kernels_out(
     speeds: tuple[Mapping[str, float], Mapping[str, float]] | None = None,
     settings: TimingSettings = DEFAULT,
 ) -> list[Tested]:
-    """A part of the kernels in turn, foretold by models of the others, of their own suite too."""
+    """A part of the kernels in turn, predicted by models of the others, of their own suite too."""
     kernels = sorted(set(table.digests))
     drawn = np.random.default_rng(settings.seed).permutation(len(kernels)) % min(folds, len(kernels))
     fold = dict(zip(kernels, drawn.tolist(), strict=True))

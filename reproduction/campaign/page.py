@@ -1,5 +1,5 @@
 """The results page of a measuring campaign: what was measured, what came of it, and how well it is
-foretold."""
+predicted."""
 
 from __future__ import annotations
 
@@ -209,20 +209,20 @@ def _faster(table: CampaignTable) -> Numbers:
 
 def _intro() -> str:
     return (
-        "Each suite in turn is foretold by models that learned from the others. `timing model`: what each "
-        "device's calibrated speeds foretell from operations and bytes (where they are not known, a "
+        "Each suite in turn is predicted by models that learned from the others. `timing model`: what each "
+        "device's calibrated speeds predict from operations and bytes (where they are not known, a "
         "fitted sum "
         "over these), corrected by extra trees on these times and the features of the IR; the cut "
         "follows from fixed + rate × share with each device alone as a candidate, and is the one that costs "
         "least in the mean over what may be true. Share errors are in percent of the work, against the cut "
         "that ends soonest; beside them those of the papers' label. Regret is the time under the cut over "
-        "that of the best one. Brackets: 95 %, over kernels drawn again.\n"
+        "that of the best one. In parentheses: 95 %, over kernels drawn again.\n"
     )
 
 
 def _kernels(tests: list[Tested]) -> str:
     said = (
-        f"A tenth of the kernels in turn ({len(tests)} folds), foretold by models of the others, of "
+        f"A tenth of the kernels in turn ({len(tests)} folds), predicted by models of the others, of "
         f"their own "
         "suite too.\n"
     )
@@ -250,11 +250,11 @@ def _wanted(tests: list[Tested]) -> str:
 
 
 def _exactness(table: CampaignTable) -> str:
-    """What errors in times cost: how exactly they would have to be foretold."""
+    """What errors in times cost: how exactly they would have to be predicted."""
     random = np.random.default_rng(0)
     faster = regrets(_faster(table), table).mean()
     lines = [
-        "How exactly times would have to be foretold: the true times of this table, each device's off by "
+        "How exactly times would have to be predicted: the true times of this table, each device's off by "
         "a random factor of its own (normal in the logarithm), and the cut that is best under them. Always "
         f"the faster device, known for certain, has a regret of {faster:.3f}.\n",
         "| standard deviation of log seconds | share error | regret |",
@@ -311,7 +311,7 @@ def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
         f"of it ({_met(met)}). Regret of the first launch {_said(time, 3)}; wanted: at most "
         f"{_TARGETS['unseen regret']:.2f} "
         f"({_met(time.value <= _TARGETS['unseen regret'])}).\n",
-        "| kernel | CHAI's | ranges | best share | foretold | share error | regret | log error CPU, GPU |",
+        "| kernel | CHAI's | ranges | best share | predicted | share error | regret | log error CPU, GPU |",
         "|---|---|---|---|---|---|---|---|",
     ]
     names = np.array(test.table.names)

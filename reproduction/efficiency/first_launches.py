@@ -152,7 +152,7 @@ def page(
         f"{PREDICTION.promised_by_model:g} with {1e3 * SHARING_COSTS:g} ms for sharing: rules that "
         "were set on earlier runs over the same kernels.",
         "",
-        "| instances | foretold by | kernels | efficiency | time over the best cut's | worst "
+        "| instances | predicted by | kernels | efficiency | time over the best cut's | worst "
         "| share off the best cut, percent |",
         "|---|---|---:|---:|---:|---|---:|",
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from apportion.report.numbers import with_interval
 from apportion.report.svg import AXIS, SOFT, circle, drawing, group, path, polyline, rect, text
 from apportion.runtime.sampling import Measured
-from reproduction.efficiency.rounds import STOLEN, Row
+from reproduction.efficiency.rounds import STEAL_TIME, Row
 
 _THIRD, _FIRST, _OVER_ALONE, _OVERHEAD = 0.95, 0.85, 1.05, 0.02
 "What is wanted."
@@ -63,10 +63,10 @@ def page(rows: Sequence[Row], machine: Mapping[str, Any], command: str, remarks:
 def _disturbed(rows: Sequence[Row]) -> str:
     """How many rounds were left out, if any were."""
     left_out, rounds = sum(row.disturbed for row in rows), sum(row.rounds for row in rows)
-    said = (
-        f" Rounds in which other machines on the same hardware got more than {STOLEN:.0%} of the processors' "
+    said = f" Rounds in which other machines on the same hardware got more than {STEAL_TIME:.0%} of the "
+    return (
+        f"{said}processors' time do not count: {left_out} of {rounds}.".replace("%", " %") if left_out else ""
     )
-    return f"{said}time do not count: {left_out} of {rounds}.".replace("%", " %") if left_out else ""
 
 
 def _origins(rows: Sequence[Row]) -> str:

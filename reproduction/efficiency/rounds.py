@@ -41,7 +41,7 @@ _SLOW = 8.0
 _AGAIN = 0.3
 "Seconds of a launch up to which that is tried twice."
 _FEW = 2
-STOLEN = 0.02
+STEAL_TIME = 0.02
 """The part of the processors' time that a hypervisor may give to other machines in a round that counts, if
 `_UNDISTURBED` rounds are left; else those count in which it was least."""
 _UNDISTURBED = 10
@@ -233,7 +233,7 @@ def _row(
         against_best=_ratio(_nth(tried, SETTLED), _nth(alone_turns, SETTLED)),
         lasting_against_best=_ratio(_after(tried), _after(alone_turns)),
         origin=bound.case.forecast.origin if bound.case.forecast is not None else "", tries=rounds.tries,
-        in_a_row=IN_A_ROW, rounds=len(rounds.stolen), disturbed=len(rounds.stolen) - len(tried),
+        in_a_row=IN_A_ROW, rounds=len(rounds.steal_time), disturbed=len(rounds.steal_time) - len(tried),
         overheads=[(round(1e3 * total, 4), round(1e3 * over, 4)) for total, over in bench.overheads],
     )  # fmt: skip
 
@@ -309,7 +309,7 @@ Turns = Mapping[int, list[float]]
 class _Rounds:
     turns: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     "A device, `oracle` or the policy → its turns."
-    stolen: list[float] = field(default_factory=list)
+    steal_time: list[float] = field(default_factory=list)
     "The part of the processors' time that other machines got in each round; 0 where that is not known."
     first_shares: dict[str, float] = field(default_factory=dict)
     settled: list[dict[str, float]] = field(default_factory=list)
@@ -324,9 +324,11 @@ class _Rounds:
     def counting(self) -> dict[str, Turns]:
         """The turns of rounds in which other machines did not get much of the processors; of what is measured
         a few times only, all of them if there is none such."""
-        least = sorted(self.stolen)[: max(_UNDISTURBED, sum(part <= STOLEN for part in self.stolen))][-1]
+        least = sorted(self.steal_time)[
+            : max(_UNDISTURBED, sum(part <= STEAL_TIME for part in self.steal_time))
+        ][-1]
         return {
-            name: {n: turn for n, turn in turns.items() if self.stolen[n] <= least} or turns
+            name: {n: turn for n, turn in turns.items() if self.steal_time[n] <= least} or turns
             for name, turns in self.turns.items()
         }
 
@@ -362,7 +364,7 @@ def _rounds(
                 if number < _TOLD_ROUNDS:
                     found.tries.append([_told(launch, names[0]) for launch in launches])
         after = processor_time()
-        found.stolen.append(after.steal_part_since(before) if before and after else 0.0)
+        found.steal_time.append(after.steal_part_since(before) if before and after else 0.0)
     return found
 
 

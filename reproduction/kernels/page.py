@@ -119,7 +119,7 @@ def _reading(comparison: Comparison) -> list[str]:
         *(_SHARED_TIME if comparison.task == "load-balance" else ()),
         "",
         f"`{SHIPPED}` answers as `--model cgo17-nvidia-recall`: forests on all code, on a summary,",
-        "one on that summary and on what the nearest known launches did (`recalled`), and one on the inputs",
+        "one on that summary and on what the nearest known launches did, and one on the inputs",
         "alone, which is heard where a training row moved exactly as many bytes; the answer is the mean of",
         "the middle 30 % of the trees. They learn the shares beside both GPUs and the faster device at once.",
         f"`{CHOSEN}` is, for each protocol, the candidate that did best on validation rows of folds drawn",
@@ -329,7 +329,7 @@ _TRIED = {
     "extra trees on log-odds": "the logarithm of share / rest as the target",
     "extra trees on classes": "the five classes as ordered numbers as the target",
     "extra trees, both GPUs": "the shares beside both GPUs learned at once",
-    "pooled, nothing recalled": "the shipped ensemble without what known launches did",
+    "pooled, no nearest launches": "the shipped ensemble without what known launches did",
     "pooled forests": "the shipped ensemble",
 }
 

@@ -147,7 +147,7 @@ def _means(found: Sequence[Mapping[str, Any]]) -> str:
             for mean, low, high in zip(one["geometric_mean"], one["low"], one["high"], strict=True)
         ]
         lines.append(f"| {one['search']} | {one['seeds']} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", "In brackets: 95 % when seeds are drawn anew.", ""])
+    return "\n".join([*lines, "", "In parentheses: 95 % when seeds are drawn anew.", ""])
 
 
 def _against(mine: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,17 @@ def test_the_pages_about_scheduling_are_those_that_are_there(tmp_path: Path):
 def test_the_page_about_published_kernels_is_the_one_that_is_there(tmp_path: Path):
     _made(tmp_path / "page.md", "corpus-opencl", "--stored")
     assert (tmp_path / "page.md").read_text() == (RESULTS / "corpus-opencl.md").read_text()
+
+
+def test_the_page_about_collections_is_the_one_that_is_there_but_for_last_digits(tmp_path: Path):
+    folder = RESULTS.parents[1] / "experiments" / "collections"
+    names = ("h200-triton", "cpu-tiles", "cpu-layouts", "h200-xla-gemm")
+    words = ["collect", "describe", *(str(folder / name) for name in names), "--budgets", "12", "24"]
+    _made(tmp_path / "page.md", *words, "--seeds", "3")
+    made, there = ((path / name).read_text() for path, name in
+                   ((tmp_path, "page.md"), (RESULTS, "collections.md")))  # fmt: skip
+    number = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+    assert number.sub("#", made) == number.sub("#", there)
+    values = [[float(one.replace(",", "")) for one in number.findall(text)] for text in (made, there)]
+    # Forests and least squares differ in the last digits between processors.
+    assert values[0] == pytest.approx(values[1], rel=0.05, abs=0.05)
