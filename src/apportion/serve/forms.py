@@ -505,13 +505,6 @@ class NameForm:
             raise InvalidSetting("A name has 1 to 120 characters")
 
 
-@dataclass(frozen=True)
-class NothingForm:
-    """A question without settings."""
-
-    __pydantic_config__: ClassVar[Any] = _STRICT
-
-
 def _check_files(files: Sequence[FileForm]) -> None:
     if len(files) > 1000 or len({file.name for file in files}) < len(files):
         raise InvalidSetting("A request has up to 1,000 files, each with a name of its own")

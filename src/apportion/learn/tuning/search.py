@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -342,9 +341,3 @@ class _Table:
             places[start] = int(np.argmin(((self._points - points[start]) ** 2).sum(axis=1)))
         found: Floats = self._values[places] if len(places) else np.zeros(0)
         return found
-
-
-def tell_all(search: Search, entries: Iterable[tuple[Configuration, Any]]) -> None:
-    """Say what was measured before."""
-    for one, value in entries:
-        search.tell(one, value)

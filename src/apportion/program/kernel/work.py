@@ -70,7 +70,6 @@ _FROM_IDS = {
 }  # fmt: skip
 "What is worked out of an id and still one: not comparisons, nor what memory holds."
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
-_CALLED = re.compile(r"^_Z\d+([a-z_0-9]+?)(?:[A-Z].*|[a-z]*)$")
 _BYTES = {"half": 2, "float": 4, "double": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 
 

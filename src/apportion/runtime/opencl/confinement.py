@@ -38,7 +38,6 @@ _ALWAYS_OPEN = ("/dev/null", "/dev/zero", "/dev/full")
 _CARDS = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dri/*", "/dev/kfd", "/dev/dxg")
 "Device files of GPUs."
 _LINKERS = ("ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold")
-_LOADERS = ("/lib64/ld-linux-*.so.*", "/lib/ld-linux-*.so.*", "/lib/ld-musl-*.so.*")
 
 _VARIABLES = re.compile(
     r"LANG|LC_\w+|TZ|LD_LIBRARY_PATH|PYTHON(PATH|HOME|NOUSERSITE|WARNINGS|HASHSEED|DONTWRITEBYTECODE|MALLOC)"
