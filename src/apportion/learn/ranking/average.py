@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.artifact import read_artifact
 from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting
 from apportion.learn import rankers
 from apportion.learn.model import Checkpoint, Optimisation, Report
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, load_ranker, validation_scores
-from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.settings import convert
 
 
@@ -43,20 +42,13 @@ class AverageRanker(Ranker):
     """The mean of what its members say; each member has a seed of its own."""
 
     name = "average"
+    settings_type = AverageSettings
 
     def __init__(self, settings: AverageSettings, members: list[Ranker]) -> None:
         self.settings, self.members = settings, members
 
     @classmethod
-    def create(
-        cls,
-        hyperparameters: Mapping[str, Any],
-        *,
-        optimisation: Optimisation,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> Self:
-        settings = convert(AverageSettings, dict(hyperparameters), source="hyperparameters")
+    def untrained(cls, settings: AverageSettings, optimisation: Optimisation, seed: int, device: str) -> Self:
         count = len(settings.members)
         members: list[Ranker] = [
             rankers.load(member.model).create(
@@ -82,14 +74,10 @@ class AverageRanker(Ranker):
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         for number, member in enumerate(self.members):
             member.save(folder / f"member-{number}", experiment=experiment)
-        artifact = Artifact(
-            config_ranking.name,
-            self.name,
-            asdict(self.settings),
-            experiment=dict(experiment or {}),
-            predictor="ranker",
-        )
-        write_artifact(folder, artifact, {"members": np.array([len(self.members)])})
+        super().save(folder, experiment=experiment)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"members": np.array([len(self.members)])}
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:

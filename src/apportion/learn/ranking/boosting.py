@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.artifact import read_artifact
 from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MissingPackage
 from apportion.learn.forest import Forest
 from apportion.learn.model import Optimisation, Report
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, only, validation_scores
-from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.learn.ranking.rows import FeatureSet, Rows, configuration_rows, relative_log
 from apportion.settings import convert
 
@@ -62,19 +61,14 @@ class TreeSettings:
 class RowRanker(Ranker):
     """A ranker that looks at rows of features; a subclass says how it learns and what it then holds."""
 
+    settings_type = TreeSettings
+
     def __init__(self, settings: TreeSettings, seed: int) -> None:
         self.settings, self.seed = settings, seed
 
     @classmethod
-    def create(
-        cls,
-        hyperparameters: Mapping[str, Any],
-        *,
-        optimisation: Optimisation,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> Self:
-        return cls(convert(TreeSettings, dict(hyperparameters), source="hyperparameters"), seed)
+    def untrained(cls, settings: TreeSettings, optimisation: Optimisation, seed: int, device: str) -> Self:
+        return cls(settings, seed)
 
     def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
         check_graphs(training, validation)
@@ -93,16 +87,6 @@ class RowRanker(Ranker):
     def scores(self, graph: ConfiguredGraph) -> NDArray[np.float64]:
         return self.predict(configuration_rows(graph, self.settings.features))
 
-    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
-        artifact = Artifact(
-            config_ranking.name,
-            self.name,
-            asdict(self.settings),
-            experiment=dict(experiment or {}),
-            predictor="ranker",
-        )
-        write_artifact(folder, artifact, self.arrays())
-
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:
         artifact, arrays = read_artifact(folder)
@@ -117,10 +101,6 @@ class RowRanker(Ranker):
     @abstractmethod
     def predict(self, rows: Rows) -> NDArray[np.float64]:
         """(C,) low for fast."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is written to a file."""
 
     @abstractmethod
     def hold(self, arrays: Mapping[str, NDArray[Any]]) -> None:

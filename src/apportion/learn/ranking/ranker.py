@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from zlib import crc32
@@ -32,6 +32,9 @@ class Ranker(ABC):
 
     name: ClassVar[str]
     "What `model.rankers` calls it."
+    settings_type: ClassVar[type[Any]]
+    "A dataclass: its hyper-parameters, and its seed where it has a field for one."
+    settings: Any
 
     @property
     def chooses(self) -> bool:
@@ -39,7 +42,6 @@ class Ranker(ABC):
         return False
 
     @classmethod
-    @abstractmethod
     def create(
         cls,
         hyperparameters: Mapping[str, Any],
@@ -53,6 +55,15 @@ class Ranker(ABC):
         Raises:
             InvalidSetting: a hyper-parameter that it does not know, or with an impossible value.
         """
+        seeded = any(one.name == "seed" for one in fields(cls.settings_type))
+        given = {"seed": seed, **hyperparameters} if seeded else dict(hyperparameters)
+        settings = convert(cls.settings_type, given, source="hyperparameters")
+        return cls.untrained(settings, optimisation, seed, device)
+
+    @classmethod
+    @abstractmethod
+    def untrained(cls, settings: Any, optimisation: Optimisation, seed: int, device: str) -> Self:
+        """A ranker with settings of its type."""
 
     @abstractmethod
     def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
@@ -63,8 +74,16 @@ class Ranker(ABC):
         """(C,) of all configurations of a graph, low for fast."""
 
     @abstractmethod
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """What it has learned, for a file of weights."""
+
     def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
         """Write an artifact that `load` reads back."""
+        artifact = Artifact(
+            config_ranking.name, self.name, asdict(self.settings), experiment=dict(experiment or {}),
+            predictor="ranker",
+        )  # fmt: skip
+        write_artifact(folder, artifact, self.arrays())
 
     @classmethod
     @abstractmethod
@@ -156,28 +175,19 @@ class Untaught(Ranker):
         self.settings = settings
 
     @classmethod
-    def create(
-        cls,
-        hyperparameters: Mapping[str, Any],
-        *,
-        optimisation: Optimisation,
-        seed: int = 0,
-        device: str = "cpu",
+    def untrained(
+        cls, settings: UntaughtSettings, optimisation: Optimisation, seed: int, device: str
     ) -> Self:
-        return cls(convert(cls.settings_type, {"seed": seed, **hyperparameters}, source="hyperparameters"))
+        return cls(settings)
 
     def fit(self, training: Graphs, validation: Graphs, report: Report) -> None:
         check_graphs(training, validation)
         report.validated(1, validation_scores(self, validation, most=self.validated), best=True)
 
-    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
-        settings = asdict(self.settings)
-        artifact = Artifact(
-            config_ranking.name, self.name, settings, experiment=dict(experiment or {}), predictor="ranker"
-        )
+    def arrays(self) -> dict[str, NDArray[Any]]:
         # A file of weights needs an array: a setting serves.
-        name, value = next(iter(settings.items()))
-        write_artifact(folder, artifact, {name: np.array([value])})
+        name, value = next(iter(asdict(self.settings).items()))
+        return {name: np.array([value])}
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from apportion.data.artifact import Artifact, read_artifact, write_artifact
+from apportion.data.artifact import read_artifact
 from apportion.data.configurations import ConfiguredGraph
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.model import Optimisation, Report
@@ -27,7 +27,6 @@ from apportion.learn.nn.losses import loss_called
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, validation_scores
 from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of
 from apportion.learn.ranking.ranking_network import RankingNetwork
-from apportion.learn.ranking.ranking_task import config_ranking
 from apportion.learn.ranking.reached_nodes import configurable_of, logarithmic, select
 from apportion.learn.ranking.step import GraphGradients
 from apportion.settings import convert
@@ -78,6 +77,7 @@ class NetworkRanker(Ranker):
     """A `RankingNetwork` with its optimiser."""
 
     name = "network"
+    settings_type = LearnerSettings
 
     def __init__(self, settings: LearnerSettings, optimisation: Optimisation, seed: int, device: str) -> None:
         self.settings, self.optimisation, self.seed = settings, optimisation, seed
@@ -88,15 +88,7 @@ class NetworkRanker(Ranker):
         self.network.to(self.device)
 
     @classmethod
-    def create(
-        cls,
-        hyperparameters: Mapping[str, Any],
-        *,
-        optimisation: Optimisation,
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> Self:
-        settings = convert(LearnerSettings, dict(hyperparameters), source="hyperparameters")
+    def untrained(cls, settings: LearnerSettings, optimisation: Optimisation, seed: int, device: str) -> Self:
         return cls(settings, optimisation, seed, device)
 
     @property
@@ -166,15 +158,8 @@ class NetworkRanker(Ranker):
                 read = time.monotonic()
         fitting.load_arrays(self.network, progress.best)
 
-    def save(self, folder: Path, *, experiment: Mapping[str, Any] | None = None) -> None:
-        artifact = Artifact(
-            config_ranking.name,
-            self.name,
-            asdict(self.settings),
-            experiment=dict(experiment or {}),
-            predictor="ranker",
-        )
-        write_artifact(folder, artifact, fitting.arrays_of(self.network))
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return fitting.arrays_of(self.network)
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "cpu") -> Self:
