@@ -16,6 +16,7 @@ from apportion.learn.times.fitting_times import DEFAULT
 from apportion.report.charts import HISTOGRAM_HEIGHT, histogram
 from apportion.report.numbers import with_interval
 from apportion.report.svg import drawing, group
+from apportion.report.tabular import markdown_table
 from reproduction.campaign.held_out import (
     CONSTANTS,
     METHODS,
@@ -155,18 +156,14 @@ def _again(often: list[Tested], kernel_tests: Sequence[Tested], again: Mapping[s
 
 
 def _counts(table: CampaignTable) -> str:
-    lines = [
-        "| suite | kernels | launches | CPU alone is faster | median CPU, ms | median GPU, ms |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for suite in [*sorted(set(table.suites)), "all"]:
         part = table if suite == "all" else table.part(np.array(table.suites) == suite)
         faster = float((part.seconds[:, 0] < part.seconds[:, 1]).mean())
         cpu, gpu = (np.median(part.seconds, axis=0) * 1e3).tolist()
-        lines.append(
-            f"| {suite} | {len(set(part.digests))} | {len(part)} | {faster:.0%} | {cpu:.3g} | {gpu:.3g} |"
-        )
-    return "\n".join(lines)
+        rows.append((suite, len(set(part.digests)), len(part), f"{faster:.0%}", f"{cpu:.3g}", f"{gpu:.3g}"))
+    columns = ("suite", "kernels", "launches", "CPU alone is faster", "median CPU, ms", "median GPU, ms")
+    return markdown_table(columns, rows)
 
 
 def _failures(about: About) -> str:
@@ -253,50 +250,43 @@ def _exactness(table: CampaignTable) -> str:
     """What errors in times cost: how exactly they would have to be predicted."""
     random = np.random.default_rng(0)
     faster = regrets(_faster(table), table).mean()
-    lines = [
+    said = (
         "How exactly times would have to be predicted: the true times of this table, each device's off by "
         "a random factor of its own (normal in the logarithm), and the cut that is best under them. Always "
-        f"the faster device, known for certain, has a regret of {faster:.3f}.\n",
-        "| standard deviation of log seconds | share error | regret |",
-        "|---|---|---|",
-    ]
+        f"the faster device, known for certain, has a regret of {faster:.3f}.\n\n"
+    )
+    rows = []
     for spread in _SPREADS:
         off = np.exp(spread * random.standard_normal(table.seconds.shape))
         share = best_shares(table.fixed * off, table.rate * off)
         wrong = 100 * np.abs(share - table.best_share).mean()
-        lines.append(f"| {spread:g} | {wrong:.1f} | {regrets(share, table).mean():.3f} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"{spread:g}", f"{wrong:.1f}", f"{regrets(share, table).mean():.3f}"))
+    columns = ("standard deviation of log seconds", "share error", "regret")
+    return said + markdown_table(columns, rows) + "\n"
 
 
 def _methods(tests: list[Tested], what: str) -> str:
-    lines = [f"| {what} | share error | regret | error of Eq. 5.8's share |", "|---|---|---|---|"]
+    rows = []
     for method in METHODS:
         if method not in tests[0].shares:
             continue
         ratio = _said(ratio_error(tests, method), 1) if method in tests[0].ratios else ""
-        lines.append(
-            f"| {method} | {_said(share_error(tests, method), 1)} | {_said(regret(tests, method), 3)} "
-            f"| {ratio} |"
-        )
-    return "\n".join(lines)
+        rows.append((method, _said(share_error(tests, method), 1), _said(regret(tests, method), 3), ratio))
+    return markdown_table((what, "share error", "regret", "error of Eq. 5.8's share"), rows)
 
 
 def _by_suite(tests: list[Tested]) -> str:
-    lines = [
-        "| suite held out | launches | log error CPU, GPU | share error | trees | constant | regret | "
-        "trees | constant |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for one in tests:
         errors = np.sqrt((one.log_errors**2).mean(axis=0))
         shares = [f"{share_error([one], method).value:.1f}" for method in _BESIDE]
         times = [f"{regret([one], method).value:.3f}" for method in _BESIDE]
-        lines.append(
-            f"| {one.suite} | {len(one.table)} | {errors[0]:.2f}, {errors[1]:.2f} | "
-            + " | ".join([*shares, *times])
-            + " |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append((one.suite, len(one.table), f"{errors[0]:.2f}, {errors[1]:.2f}", *shares, *times))
+    columns = (
+        "suite held out", "launches", "log error CPU, GPU", "share error", "trees", "constant", "regret",
+        "trees", "constant",
+    )  # fmt: skip
+    return markdown_table(columns, rows) + "\n"
 
 
 def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
@@ -305,15 +295,14 @@ def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
     best = min(constants, key=lambda method: constants[method].value)
     ours, time = share_error(own, OURS), regret(own, OURS)
     met = ours.value <= constants[best].value / 2
-    lines = [
+    words = (
         f"Share error {_said(ours, 1)} against {_said(constants[best], 1)} of the best constant "
         f"({best}); wanted: at most half "
         f"of it ({_met(met)}). Regret of the first launch {_said(time, 3)}; wanted: at most "
         f"{_TARGETS['unseen regret']:.2f} "
-        f"({_met(time.value <= _TARGETS['unseen regret'])}).\n",
-        "| kernel | CHAI's | ranges | best share | predicted | share error | regret | log error CPU, GPU |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+        f"({_met(time.value <= _TARGETS['unseen regret'])}).\n\n"
+    )
+    rows = []
     names = np.array(test.table.names)
     said = test.shares[OURS]
     lost = regrets(said, test.table)
@@ -322,12 +311,18 @@ def _unseen(own: list[Tested], chai: Mapping[str, str]) -> str:
         problem = chai.get(name.split("-")[0], "")
         errors = test.log_errors[here].mean(axis=0)
         off = 100 * np.abs(said[here] - test.table.best_share[here]).mean()
-        lines.append(
-            f"| {name} | {problem} | {here.sum()} | {test.table.best_share[here].mean():.2f} | "
-            f"{said[here].mean():.2f} | "
-            f"{off:.1f} | {lost[here].mean():.3f} | {errors[0]:+.2f}, {errors[1]:+.2f} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append(
+            (
+                name, problem, here.sum(), f"{test.table.best_share[here].mean():.2f}",
+                f"{said[here].mean():.2f}", f"{off:.1f}", f"{lost[here].mean():.3f}",
+                f"{errors[0]:+.2f}, {errors[1]:+.2f}",
+            )
+        )  # fmt: skip
+    columns = (
+        "kernel", "CHAI's", "ranges", "best share", "predicted", "share error", "regret",
+        "log error CPU, GPU",
+    )  # fmt: skip
+    return words + markdown_table(columns, rows) + "\n"
 
 
 def _said(value: Interval, digits: int) -> str:

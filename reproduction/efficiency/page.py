@@ -11,6 +11,7 @@ import numpy as np
 
 from apportion.report.numbers import with_interval
 from apportion.report.svg import AXIS, SOFT, circle, drawing, group, path, polyline, rect, text
+from apportion.report.tabular import markdown_table
 from apportion.runtime.sampling import Measured
 from reproduction.efficiency.rounds import STEAL_TIME, Row
 
@@ -83,7 +84,7 @@ def mean_with_interval(values: Sequence[float], seed: int = 0) -> tuple[float, f
 def _summary(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return ["Nothing was measured."]
-    lines = ["| | target | here | met |", "|---|---|---|---|", *_targets(rows), ""]
+    lines = [markdown_table(("", "target", "here", "met"), _targets(rows)), ""]
     for when, over in _over_alone(rows).items():
         slower = [kernel for kernel, each in over.items() if each.median > _OVER_ALONE]
         clearly = [kernel for kernel, each in over.items() if each.low > _OVER_ALONE]
@@ -100,10 +101,10 @@ def _summary(rows: Sequence[Row]) -> list[str]:
             f"{statistics.geometric_mean(gains):.2f} times as fast on average (geometric mean; most "
             f"{max(gains):.2f})."
         )
-    return [*lines, "", *_overheads(rows)]
+    return [*lines, "", _overheads(rows)]
 
 
-def _targets(rows: Sequence[Row]) -> list[str]:
+def _targets(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """What was wanted, what was found, and whether that is enough: lines of a table."""
     lines = []
     for name, part, target in (
@@ -138,21 +139,21 @@ def _over_alone(rows: Sequence[Row]) -> dict[str, dict[str, Measured]]:
     return {when: over for when, over in found.items() if over}
 
 
-def _overheads(rows: Sequence[Row]) -> list[str]:
-    lines = ["| launches of | number | time in which no device worked, median | share of the launch |",
-             "|---|---:|---:|---:|"]  # fmt: skip
+def _overheads(rows: Sequence[Row]) -> str:
+    lines = []
     for low, high in _LENGTHS:
         chosen = [(t, o) for row in rows for t, o in row.overheads if low <= t < high]
         if chosen:
             label = f"{low:g} to {high:g} ms" if high < float("inf") else f"{low:g} ms and more"
             over = statistics.median(o for _, o in chosen)
             share = statistics.median(o / t for t, o in chosen)
-            lines.append(f"| {label} | {len(chosen)} | {1e3 * over:.0f} µs | {share:.2%} |")
-    return lines
+            lines.append((label, len(chosen), f"{1e3 * over:.0f} µs", f"{share:.2%}"))
+    columns = ("launches of", "number", "time in which no device worked, median", "share of the launch")
+    return markdown_table(columns, lines, align="lr")
 
 
-def _target(name: str, target: float, said: str, met: bool) -> str:
-    return f"| {name} | {target:g} | {said} | {'yes' if met else '**no**'} |"
+def _target(name: str, target: float, said: str, met: bool) -> tuple[str, ...]:
+    return name, f"{target:g}", said, "yes" if met else "**no**"
 
 
 @dataclass(frozen=True)
@@ -204,12 +205,12 @@ def _table(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return []
     names = list(rows[0].devices)
-    lines = [
-        f"| kernel | {' | '.join(f'{name} alone, ms' for name in names)} | best cut ({names[0]}) | its ms "
-        "| first launch | efficiency | third launch | its ms | efficiency | from the third on "
-        "| over best alone | merge |",
-        "|---|" + "---:|" * (len(names) + 9) + "---|",
-    ]
+    columns = [
+        "kernel", *(f"{name} alone, ms" for name in names), f"best cut ({names[0]})", "its ms",
+        "first launch", "efficiency", "third launch", "its ms", "efficiency", "from the third on",
+        "over best alone", "merge",
+    ]  # fmt: skip
+    lines = []
     for row in rows:
         cells = [f"`{row.kernel}`", *(_interval(row.alone.get(name)) for name in names)]
         cells += [f"{row.oracle_share:.3g}", _interval(row.oracle)]
@@ -218,8 +219,8 @@ def _table(rows: Sequence[Row]) -> list[str]:
         cells += [_interval(row.efficiency, 3), _interval(row.lasting_efficiency, 3)]
         cells.append(_interval(row.lasting_against_best or row.against_best, 3))
         cells.append("one device" if row.obstacle else ", ".join(sorted(set(row.merge.values()))))
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+        lines.append(cells)
+    return [markdown_table(columns, lines, align="l" + "r" * (len(columns) - 2) + "l")]
 
 
 def _interval(measured: Measured | None, digits: int = 2) -> str:
