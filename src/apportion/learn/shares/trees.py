@@ -188,6 +188,7 @@ def pooled(settings: Mapping[str, Any], rows: Rows, truth: Rows, *, seed: int = 
 extra_trees = _fitter("extra-trees")
 random_forest = _fitter("random-forest")
 boosting = _fitter("boosting")
+decision_tree = _fitter("decision-tree")
 linear = _fitter("linear")
 
 
