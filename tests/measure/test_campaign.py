@@ -231,7 +231,10 @@ def test_a_line_that_a_kill_cut_off_is_measured_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_another_campaign_writes_to_is_refused(sources: list[Path], tmp_path: Path) -> None:
-    with Journal(tmp_path / JOURNAL).alone(), pytest.raises(AlreadyWritten, match="is being written by process"):
+    with (
+        Journal(tmp_path / JOURNAL).alone(),
+        pytest.raises(AlreadyWritten, match="is being written by process"),
+    ):
         _measure(tmp_path, sources[0])
 
 
