@@ -143,9 +143,9 @@ def test_half_a_character_is_refused() -> None:
 
 
 def test_bitcode_is_bytes_and_the_rest_is_text() -> None:
-    with pytest.raises(InvalidSetting, match="bitcode is bytes, the rest str"):
+    with pytest.raises(InvalidSetting, match="bitcode and SPIR-V are bytes, the rest str"):
         Source("int x;", "bitcode")
-    with pytest.raises(InvalidSetting, match="bitcode is bytes, the rest str"):
+    with pytest.raises(InvalidSetting, match="bitcode and SPIR-V are bytes, the rest str"):
         Source(b"int x;", "c")
 
 
@@ -169,3 +169,13 @@ def test_opencl_c_in_a_file_that_is_named_after_cuda_can_be_run_and_cuda_cannot(
     path.write_text('extern "C" __global__ void k(float *x) { x[threadIdx.x] = 0; }\n')
     with pytest.raises(InvalidSetting, match="is CUDA, which is read but not run"):
         Source.read(path, "opencl")
+
+
+def test_cpp_for_opencl_is_known_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "box.clcpp"
+    path.write_text(
+        "template <class T> T twice(T x) { return x + x; }\nkernel void k(global int *x) { *x = twice(*x); }\n"
+    )
+    source = Source.read(path)
+    assert (source.language, source.build.standard) == ("opencl", "CLC++")
+    assert Source.read(path, build=BuildOptions(standard="CLC++2021")).build.standard == "CLC++2021"

@@ -203,7 +203,7 @@ def explain(
 
 def _places(source: Source, graph: ProgramGraph, *, vectorized: bool) -> dict[int, int]:
     """Instruction → line of the source: those of the same code, compiled once more with debug locations."""
-    if source.language in ("llvm", "bitcode"):
+    if source.language in ("llvm", "bitcode", "spirv"):
         return {}
     options = compiled_as(source, vectorized=vectorized)
     ir = ir_of(source, replace(options, line_tables=True))

@@ -27,6 +27,7 @@ from apportion.program.toolchain import toolchain_of
 PURPOSES = {
     "compile": "compiling C, C++ and OpenCL C",
     "bitcode": "reading LLVM bitcode",
+    "spirv": "reading SPIR-V, by Intel's translator",
     "opencl": "running kernels on OpenCL devices",
     "intel": "running kernels on Intel's own CPU driver",
     "torch": "learning with neural networks",

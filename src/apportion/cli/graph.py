@@ -244,7 +244,9 @@ def _standard_input(building: Building) -> Source:
     if language is None:
         raise InvalidSetting("Say the --language of what comes from standard input")
     data = sys.stdin.buffer.read()
-    text = data if language == "bitcode" else data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    if language in ("bitcode", "spirv"):
+        return Source(data, language, "<stdin>", building.words())
+    text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     return Source(text, language, "<stdin>", building.words())
 
 

@@ -26,9 +26,11 @@ frontends = Registry(
         "opencl": "apportion.program.compile:clang",
         "cuda": "apportion.program.compile:clang",
         "hip": "apportion.program.compile:clang",
+        "spirv": "apportion.program.spirv:text_of",
     },
     extras={
         "bitcode": "bitcode",
+        "spirv": "spirv",
         "c": "compile",
         "c++": "compile",
         "opencl": "compile",

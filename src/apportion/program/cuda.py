@@ -29,6 +29,7 @@ _DEFINES = {
     "hip": ("__HIPCC__=1", "__HIP_PLATFORM_AMD__=1", "__HIP_DEVICE_COMPILE__=1"),
 }
 
+_READ_ONLY = {"cuda": "CUDA", "hip": "HIP", "spirv": "SPIR-V"}
 _KERNEL = re.compile(
     r"^define\b[^@\n]*\bspir_kernel void @(?P<name>[\w.$]+)\((?P<arguments>[^\n]*)$", re.MULTILINE
 )
@@ -59,11 +60,11 @@ def refuse_to_run(language: str, name: str) -> None:
     """Say that a source cannot be run.
 
     Raises:
-        InvalidSetting: it is CUDA or HIP.
+        InvalidSetting: it is CUDA, HIP or SPIR-V.
     """
-    if language in LANGUAGES:
+    if language in _READ_ONLY:
         raise InvalidSetting(
-            f"{name} is {'CUDA' if language == 'cuda' else 'HIP'}, which is read but not run: "
+            f"{name} is {_READ_ONLY[language]}, which is read but not run: "
             "use graph, predict, explain or analyze, or give the kernel in OpenCL C"
         )
 

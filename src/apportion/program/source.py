@@ -18,11 +18,12 @@ from apportion.program import cuda, frontends, siblings
 from apportion.program.buildfile import NOTHING, BuildOptions, beside
 from apportion.program.toolchain import CLANG_LANGUAGES
 
-LANGUAGES = ("llvm", "bitcode", "c", "c++", "opencl", "cuda", "hip")
+LANGUAGES = ("llvm", "bitcode", "spirv", "c", "c++", "opencl", "cuda", "hip")
 
 SUFFIXES = {
     ".ll": "llvm",
     ".bc": "bitcode",
+    ".spv": "spirv",
     ".c": "c",
     ".cc": "c++",
     ".cpp": "c++",
@@ -30,6 +31,7 @@ SUFFIXES = {
     ".cl": "opencl",
     ".ocl": "opencl",
     ".opencl": "opencl",
+    ".clcpp": "opencl",
     ".cu": "cuda",
     ".hip": "hip",
 }
@@ -45,6 +47,9 @@ _WRAPPER = re.compile(
     r"""^[^\S\n]*+(?:R"\w{0,16}\(|\)\w{0,16}"(?:[^\S\n]*+(?:;|R"\w{0,16}\())?)[^\S\n]*+$""", re.MULTILINE
 )
 "The lines that make kernels a string of C++, which host code includes: OpenCL C has no such strings."
+_SPIRV_MAGIC = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")  # in either order of bytes
+_BINARY = ("bitcode", "spirv")
+_CPP_FOR_OPENCL = "CLC++"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -58,7 +63,7 @@ class Source:
     """
 
     text: str | bytes
-    "Bytes for bitcode, otherwise text with `\\n` line ends."
+    "Bytes for bitcode and SPIR-V, otherwise text with `\\n` line ends."
 
     language: str
     "One of `LANGUAGES`, or a frontend that another package adds."
@@ -74,16 +79,20 @@ class Source:
             raise InvalidSetting(
                 f"A source's language must be a name such as 'opencl', not {self.language!r}"
             )
-        if (self.language == "bitcode") != isinstance(self.text, bytes):
+        if (self.language in _BINARY) != isinstance(self.text, bytes):
             kind = type(self.text).__name__
             raise InvalidSetting(
-                f"A source in {self.language!r} cannot be {kind}: bitcode is bytes, the rest str"
+                f"A source in {self.language!r} cannot be {kind}: bitcode and SPIR-V are bytes, the rest str"
             )
         # A module with nothing in it is LLVM IR, and its graph is the root alone; a kernel file is a mistake.
         if self.language != "llvm" and not self.text.strip():
             raise MalformedInput("the file is empty", file=self.name)
-        if isinstance(self.text, bytes) and not is_bitcode(self.text):
+        if self.language == "bitcode" and not is_bitcode(self.data):
             raise MalformedInput("this is not LLVM bitcode: it does not begin with 'BC'", file=self.name)
+        if self.language == "spirv" and not self.data.startswith(_SPIRV_MAGIC):
+            raise MalformedInput(
+                "this is no SPIR-V: it does not begin with the number 0x07230203", file=self.name
+            )
         if isinstance(self.text, str) and "\0" in self.text:
             raise MalformedInput("a source cannot hold the character NUL", file=self.name)
         try:
@@ -115,7 +124,9 @@ class Source:
             cuda.refuse_to_run(SUFFIXES.get(path.suffix.lower(), ""), str(path))
         build = build.over(beside(path))
         chosen = language or build.language or _language_of(path, data)
-        if chosen == "bitcode":
+        if path.suffix.lower() == ".clcpp" and build.standard is None:
+            build = replace(build, standard=_CPP_FOR_OPENCL)
+        if chosen in _BINARY:
             return cls(data, chosen, str(path))
         text = _decoded(path, data, chosen)
         if chosen in CLANG_LANGUAGES:
@@ -171,6 +182,8 @@ def _contents(path: Path) -> bytes:
 def _language_of(path: Path, data: bytes) -> str:
     if is_bitcode(data):  # `clang -emit-llvm -c -o x.ll` is a common slip
         return "bitcode"
+    if data.startswith(_SPIRV_MAGIC):
+        return "spirv"
     language = SUFFIXES.get(path.suffix.lower())
     if language is None:
         raise UnreadableFile(
