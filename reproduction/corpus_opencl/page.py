@@ -14,11 +14,12 @@ _HOW = """Kernels to be run are drawn from those that can be shared, in turn fro
 and half on two instances of PoCL 3, over 4,096 work-items, with arguments that `apportion run`
 deduces; results are compared with those of one instance. Both are the same compiler on the same
 processor: what only another vendor's device would show is not seen here. Sources are trusted
-(`--trust-source`), as whoever installs the package does: some have inline assembly for one vendor. A launch
-that bounds checks stop before it runs counts as not run. Predictions are those of the pair xeon-h200, which
-rests on arguments. Of a package with very many files of one form some are drawn. The options of a
-package were looked up in its sources, or are those of one call of each form; they were not written
-for the others that its host program makes."""
+(`--trust-source`), as whoever installs the package does: some have inline assembly for one vendor. A
+launch that bounds checks stop before it runs counts as not run. A kernel whose first launch shows that
+its work-groups write the same places is not shared: `apportion run` then takes one device, and the page
+counts it apart. Predictions are those of the pair xeon-h200, which rests on arguments. Of a package with
+very many files of one form some are drawn. The options of a package were looked up in its sources, or are
+those of one call of each form; they were not written for the others that its host program makes."""
 
 
 def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "") -> str:
@@ -57,7 +58,11 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "")
         ("Files that compile on no route", [row for row in rows if not row.route]),
         ("Kernels without a prediction", [row for row in kernels if not row.predicted]),
         ("Kernels whose work is not shared", [r for r in kernels if r.predicted and not r.splittable]),
-        ("Kernels that were drawn and did not run", [row for row in tried if not row.ran]),
+        ("Drawn kernels that turn out to share no work", [row for row in tried if row.found_unshareable]),
+        (
+            "Kernels that were drawn and did not run",
+            [row for row in tried if not row.ran and not row.found_unshareable],
+        ),
         ("Kernels that ran and differ", [row for row in tried if row.ran and row.equal is False]),
     ):
         parts += _reasons(title, failed) if failed else []
@@ -70,7 +75,8 @@ def _levels(rows: Sequence[KernelRow]) -> list[tuple[str, int, int, str]]:
     files = sum(routes.values())
     kernels = [row for row in rows if row.kernel]
     predicted = [row for row in kernels if row.predicted]
-    tried = [row for row in kernels if row.ran is not None]
+    drawn = [row for row in kernels if row.ran is not None]
+    tried = [row for row in drawn if not row.found_unshareable]
     ended = [row for row in tried if row.ran]
     given, own = routes[ROUTES[0]], routes[ROUTES[1]]
     by_kernel = Counter(row.route for row in kernels)
@@ -88,7 +94,9 @@ def _levels(rows: Sequence[KernelRow]) -> list[tuple[str, int, int, str]]:
         ("predictions that leave no assumed number unsaid", sum(not row.unsaid for row in predicted),
          len(predicted), "100 %"),
         ("kernels whose work can be shared", sum(row.splittable for row in kernels), len(kernels), ""),
-        ("drawn kernels that run with deduced arguments", len(ended), len(tried), "90 %"),
+        ("drawn kernels that turn out at their first launch to share no work", len(drawn) - len(tried),
+         len(drawn), ""),
+        ("the other drawn kernels that run with deduced arguments", len(ended), len(tried), "90 %"),
         ("of those, with equal results on two devices", sum(row.equal is True for row in ended), len(ended),
          "100 %"),
     ]  # fmt: skip

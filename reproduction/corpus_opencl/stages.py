@@ -69,6 +69,12 @@ class KernelRow:
     "Of the first stage that failed."
 
     @property
+    def found_unshareable(self) -> bool:
+        """Whether its first launch was compared with one device's, and sharing given up: nothing went wrong,
+        and `apportion run` takes one device from then on."""
+        return self.ran is False and "cannot be shared between devices" in self.reason
+
+    @property
     def failure(self) -> str:
         """The class of the reason."""
         if not self.reason:

@@ -59,3 +59,14 @@ def test_the_table_names_devices_on_stdout_and_faults_on_stderr(
     said = capsys.readouterr()
     assert "Portable Computing Language" in said.out
     assert "miscompile" in said.err
+
+
+def test_names_are_whole_on_eighty_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _done(["devices", "--pocl-instances", "1", "--quick"])
+    said = capsys.readouterr().out
+    assert "Portable Computing Language" in said
+    assert "OpenCL C" in said
+    assert max(map(len, said.splitlines())) <= 80

@@ -144,9 +144,8 @@ from apportion.cli import main
 main(["doctor", "--json"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "pydantic" in json.loads(done.stdout)["cache"]["problem"]
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")  # what looks at the machine needs no settings from files
+    assert json.loads(done.stdout)["cache"]["problem"] is None
 
 
 def test_the_cache_is_measured(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion.cli.show import note, print_json, print_table, progress, size_in_words
+from apportion.cli.show import note, print_json, print_table, progress, rounded, size_in_words
 
 
 @dataclass(frozen=True)
@@ -95,3 +95,17 @@ def test_progress_takes_items_as_they_are_asked_for_and_closes_what_it_takes_fro
 )
 def test_sizes_are_said_in_words(count, words):
     assert size_in_words(count) == words
+
+
+def test_measured_numbers_have_six_digits_wherever_they_stand() -> None:
+    said = {
+        "ms": 0.08406499910051934,
+        "all": [1.0, (2 / 3,)],
+        "n": 123456789,
+        "name": "k",
+        "ok": True,
+        "no": None,
+    }
+    assert rounded(said) == {
+        "ms": 0.084065, "all": [1.0, [0.666667]], "n": 123456789, "name": "k", "ok": True, "no": None,
+    }  # fmt: skip

@@ -44,19 +44,9 @@ def devices(
         for info in found:
             print_json(info)
         return
-    columns = (
-        "id",
-        "name",
-        "driver",
-        "compiler",
-        "units",
-        "memory",
-        "host memory",
-        "copies, GB/s",
-        "kernel, GB/s",
-        "launch, µs",
-    )
-    print_table(columns, [_row(info) for info in found], right=columns[4:])
+    print_table(("id", "name, driver, compiler"), [(info.id, _described(info)) for info in found])
+    columns = ("id", "units", "memory", "host memory", "copies, GB/s", "kernel, GB/s", "launch, µs")
+    print_table(columns, [_row(info) for info in found], right=columns[1:])
     for info in found:
         for fault in info.faults:
             note(f"{info.id}: {fault}")
@@ -83,6 +73,10 @@ def _row(info: DeviceInfo) -> tuple[str, ...]:
             f"{measured.launch_seconds * 1e6:.0f}",
         )
     return (
-        info.id, info.name, f"{info.platform} {info.driver}", info.compiler, str(info.compute_units),
-        size_in_words(info.memory_bytes), "shared" if info.shares_memory else "copied", *speeds,
+        info.id, str(info.compute_units), size_in_words(info.memory_bytes),
+        "shared" if info.shares_memory else "copied", *speeds,
     )  # fmt: skip
+
+
+def _described(info: DeviceInfo) -> str:
+    return "\n".join(each for each in (info.name, f"{info.platform} {info.driver}", info.compiler) if each)

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from apportion.advise.learned_policy import learned
 from apportion.cli.building import USUAL, Building
 from apportion.cli.devices import note_left_out
-from apportion.cli.show import note, print_json, print_table, progress
+from apportion.cli.show import note, print_json, print_table, progress, rounded
 from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
@@ -147,7 +147,7 @@ def run(
         if json:
             held = shared.backend.confinement()
             print_json(
-                comparison.as_json()
+                rounded(comparison.as_json())
                 | {
                     "assumed": [str(each) for each in arguments.assumed],
                     "printed": printed,

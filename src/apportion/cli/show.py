@@ -106,6 +106,18 @@ def progress(items: Iterable[T], *, label: str, total: int | None = None, quiet:
             close()
 
 
+def rounded(value: Any) -> Any:
+    """Plain values with measured numbers in six digits: what a clock tells has no more."""
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case dict():
+            return {name: rounded(each) for name, each in value.items()}
+        case list() | tuple():
+            return [rounded(each) for each in value]
+    return value
+
+
 def size_in_words(count: int) -> str:
     """A number of bytes for people: `3.2 MiB`."""
     size = float(count)
