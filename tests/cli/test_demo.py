@@ -43,6 +43,11 @@ def test_the_demo_tells_programs_what_each_step_found(
     assert list(steps)[:3] == ["compile_kernel", "build_graph", "draw_graph"]
     assert steps["compile_kernel"]["kernel"] == "jacobi"
     assert steps["build_graph"]["nodes"] == load_json(tmp_path / "graph.json").nodes
+    asked = steps["ask_the_papers_models"]
+    assert "of jacobi.cl" in asked["gnn_load_balance"]
+    assert "nodes are reached from node" in asked["dataflow_reachability"]
+    assert "is fastest on" in asked["relative_aiwc_network"]
+    assert "BLOCK_M" in asked["rank_h200_triton"]
     run = steps["run_together"]
     assert run["verified"].startswith("yes")
     assert "cpu 50%, cpu2 50% in" in run["shared"]

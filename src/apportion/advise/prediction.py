@@ -35,6 +35,9 @@ class Prediction:
     "Functions that the source lacks and that were declared; None for a source that compiles as it is."
     assumed: tuple[str, ...] = ()
     "What was not given and the answer rests on, with its value and why: arguments, the range, the pair."
+    chance: float | None = None
+    """Of a model that was trained to name a device: of the held-out kernels for which it named this one, the
+    part that were faster there."""
     machine: PredictedMachine | None = None
     "Where the answer is for this machine: what each of its devices takes, the best cut, and its worth."
     nearest: tuple[KnownKernel, ...] = ()
@@ -55,6 +58,7 @@ class Prediction:
             **({} if self.recovered is None else {"recovered": list(self.recovered)}),
             **({"assumed": list(self.assumed)} if self.assumed else {}),
             **({"nearest": [near.as_json() for near in self.nearest]} if self.nearest else {}),
+            **({} if self.chance is None else {"chance": self.chance}),
             **({} if self.machine is None else {"machine": _without_curve(self.machine.as_json())}),
         }
 

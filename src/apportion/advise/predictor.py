@@ -351,13 +351,19 @@ def _prediction(
     warnings = described.warnings
     if answer.familiarity < STRANGE:
         warnings += ("the kernel is unlike what the model learned from: trust the interval, not the share",)
+    chance = answer.chance if isinstance(answer, ShareAnswer) else None
+    if chance is not None and chance < CONFIDENCE:
+        warnings += (
+            f"either device may be the faster one: of held-out kernels for which {model.name} named the "
+            f"{device}, {chance:.0%} were faster there, so an interval of {CONFIDENCE:.0%} holds both",
+        )
     spent = described.milliseconds
     stages = {
         "compile": spent["compile"], "graph": spent["graph"], "predict": spent["features"] + milliseconds
     }  # fmt: skip
     return Prediction(
         share, (low, high), CONFIDENCE, round(share_class), device, answer.familiarity,
-        model.name, stages, warnings, launch.cut(share), described.declared,
+        model.name, stages, warnings, launch.cut(share), described.declared, chance=chance,
         nearest=model.nearest(described.code),
     )  # fmt: skip
 

@@ -16,13 +16,19 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
+from apportion.advise.learned_analyses import run_learned
 from apportion.advise.learned_policy import together
-from apportion.advise.predictor import predict
+from apportion.advise.predictor import DEFAULT_PAIR, predict
+from apportion.advise.program_ranking import TiledKernel, rank_configurations
+from apportion.advise.relative_answers import predict as relative_performance
+from apportion.advise.relative_answers import relative_model
 from apportion.cli.graph import print_summary, save
 from apportion.cli.show import note, print_json, print_table
 from apportion.coexecution.compare import compare
 from apportion.coexecution.page import page
 from apportion.errors import VerificationFailed
+from apportion.learn.relative.profile import Profile
+from apportion.measure.space import Space
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
 from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.llvm import graph_of_ir
@@ -33,6 +39,19 @@ from apportion.settings import replace_file
 KERNEL = "jacobi.cl"
 SIDE, GROUP = 512, (16, 4)
 "Points of the grid in each direction, and the shape of a work-group."
+_PRODUCT = """HloModule product
+ENTRY main {
+  a = f16[1024,512] parameter(0)
+  b = f16[512,2048] parameter(1)
+  ROOT c = f32[1024,2048] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+_TILES = Space(
+    {
+        "BLOCK_M": (32, 64, 128), "BLOCK_N": (32, 64, 128), "BLOCK_K": (32, 64), "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    }
+)  # fmt: skip
 
 
 @dataclass
@@ -82,12 +101,36 @@ def draw_graph(demo: Demo) -> Mapping[str, Any]:
 def predict_share(demo: Demo) -> Mapping[str, Any]:
     """Predict how a CPU and a GPU should share it"""
     arrays = 2 * 4 * SIDE * SIDE
-    found = predict(demo.source, local_size=GROUP[0] * GROUP[1], bytes=arrays)
+    found = predict(demo.source, local_size=GROUP[0] * GROUP[1], bytes=arrays, pair=DEFAULT_PAIR)
     return {
         "cpu_share": f"{found.cpu_share:.2f}",
         "interval": f"{found.interval[0]:.2f} to {found.interval[1]:.2f}",
         "familiarity": f"{found.familiarity:.2f}",
         "model": found.model,
+    }
+
+
+def ask_the_papers_models(demo: Demo) -> Mapping[str, Any]:
+    """Ask a trained model of each paper: load balancing, data flow, relative performance, tensor programs"""
+    assert demo.graph is not None
+    balance = predict(
+        demo.source, local_size=GROUP[0] * GROUP[1], bytes=2 * 4 * SIDE * SIDE, model="gnn-load-balance"
+    )
+    # The first instruction stands for whatever calls the kernel; the next one is the kernel's own.
+    first = int(np.flatnonzero(demo.graph.node_type == NodeType.INSTRUCTION)[1])
+    (flow,) = run_learned(demo.graph, "reachability", np.array([first]))
+    network = relative_model("relative-aiwc-network")
+    known = network.reference
+    counted = dict(zip(known.counters, known.values[0].tolist(), strict=True))
+    order = relative_performance(Profile(known.runs[0], counted), model=network, added={}).order
+    (demo.out / "product.hlo").write_text(_PRODUCT)
+    ranking = rank_configurations(TiledKernel.of(str(demo.out / "product.hlo")), _TILES)
+    return {
+        "gnn_load_balance": f"the CPU takes {balance.cpu_share:.2f} of {KERNEL}",
+        "dataflow_reachability": f"{int(flow.labels.sum())} nodes are reached from node {first}",
+        "relative_aiwc_network": f"{known.runs[0]} is fastest on {order[0]}, slowest on {order[-1]}",
+        "rank_h200_triton": "a product is fastest with "
+        + ", ".join(f"{name} {value}" for name, value in ranking.configurations[0].configuration.items()),
     }
 
 
@@ -131,7 +174,7 @@ def _split(shares: Mapping[str, float]) -> str:
 
 
 STEPS: tuple[Callable[[Demo], Mapping[str, Any]], ...] = (
-    compile_kernel, build_graph, draw_graph, predict_share, run_together,
+    compile_kernel, build_graph, draw_graph, predict_share, ask_the_papers_models, run_together,
 )  # fmt: skip
 
 
@@ -168,7 +211,8 @@ def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negati
 
 _SAID = (
     "kernel", "nodes", "edges", "cpu_share", "interval", "devices", "split", "milliseconds", "shared",
-    "alone", "verified", "file", "picture", "page", "report",
+    "alone", "verified", "gnn_load_balance", "dataflow_reachability", "relative_aiwc_network",
+    "rank_h200_triton", "file", "picture", "page", "report",
 )  # fmt: skip
 "What a person wants of a step; the rest is in the summary above, and in --json."
 

@@ -123,6 +123,8 @@ def _show_one(found: Prediction, json: bool) -> None:
         ("model", found.model),
         ("time", ", ".join(f"{stage} {value:.1f} ms" for stage, value in found.milliseconds.items())),
     ]
+    if found.chance is not None:
+        rows.insert(4, ("device right", f"{found.chance:.0%} of held-out kernels with this answer"))
     if found.cpu_work_items is not None:
         rows.insert(1, (f"{first} work-items", f"{found.cpu_work_items:,}"))
     if found.nearest:

@@ -123,6 +123,11 @@ def test_predict_asks_a_network_by_its_name() -> None:
     assert mapped.cpu_share in (0.0, 1.0)
     # Its errors are too many for nine in ten: either device may be the faster one.
     assert mapped.interval == (0.0, 1.0)
+    assert mapped.chance in (0.7254, 0.7948)
+    assert "for which gnn-device-mapping named the" in mapped.warnings[-1]
+    assert f"{mapped.chance:.0%} were faster there, so an interval of 90% holds both" in mapped.warnings[-1]
+    assert mapped.as_json()["chance"] == mapped.chance
+    assert found.chance is None
     with pytest.raises(InvalidSetting, match="which NumPy alone evaluates"):
         predict(source, local_size=64, bytes=1 << 22, model="gnn-load-balance", engine="onnx")
 

@@ -79,6 +79,9 @@ class ShareAnswer(Answer[float]):
 
     share_class: int = 0
     "Of 0, 25, 50, 75 and 100 percent, the one that the predictor would choose."
+    chance: float | None = None
+    """Of a predictor that names a device: of the held-out rows for which it named the same one, the part that
+    were faster there. None for one that says shares."""
 
 
 class SharePredictor(Predictor[KernelQuery, float]):

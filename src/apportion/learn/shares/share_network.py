@@ -76,7 +76,8 @@ class ShareNetwork(SharePredictor):
             share = self._share(score)
             ends = max(0.0, share - half) / 100, min(100.0, share + half) / 100
             voted = nearest_class(share)
-            found.append(ShareAnswer(share / 100, *ends, confidence, familiar, round(voted)))
+            right = self.about.get("right", {}).get("gpu" if share < 50 else "cpu")
+            found.append(ShareAnswer(share / 100, *ends, confidence, familiar, round(voted), right))
         return found
 
     def scores(self, queries: Sequence[KernelQuery]) -> Floats:
