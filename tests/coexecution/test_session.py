@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from apportion.coexecution.session import Session, SessionKernel, SessionSettings
 from apportion.coexecution.session_array import SessionArray
 from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
+from apportion.program.buildfile import BuildOptions
+from apportion.program.source import Source
 from apportion.runtime.base import Limits, LocalMemory
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
@@ -341,3 +343,14 @@ def test_the_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
         expected[1:-1, 1:-1] = np.float32(0.25) * inner
     np.testing.assert_allclose(names["result"], expected, rtol=1e-5)
     assert capsys.readouterr().out.startswith("spread ")
+
+
+def test_a_session_knows_macros_with_spaces(opened: OpenCLBackend) -> None:
+    source = Source(
+        "kernel void add(global int *x) { x[get_global_id(0)] = STEP; }", "opencl",
+        build=BuildOptions(defines=("STEP=(3 + 4)",)),
+    )  # fmt: skip
+    with Session(backend=opened) as session:
+        x = session.zeros(N, np.int32)
+        session.kernel(source)(x, global_size=N)
+        assert x.numpy().tolist() == [7] * N

@@ -17,6 +17,7 @@ from apportion.coexecution.policies.base import Situation
 from apportion.coexecution.policies.feedback import FeedbackPolicy
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, NotSplittable, UnknownName, VerificationFailed
+from apportion.program.buildfile import BuildOptions
 from apportion.runtime.base import DeviceInfo, LocalMemory
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
@@ -553,3 +554,42 @@ def test_a_predictor_that_leaves_a_device_out_is_refused(backend: OpenCLBackend)
         pytest.raises(InvalidSetting, match=r"The predictor says nothing of cpu2"),
     ):
         kernel(np.ones(N, np.float32), np.zeros(N, np.float32), 1.0, N, global_size=N)
+
+
+def test_a_function_that_is_inline_alone_is_found_by_every_driver(backend: OpenCLBackend) -> None:
+    source = """
+inline float twice(float a);
+inline float twice(float a) { for (int k = 0; k < 3; k++) a = native_sin(a); return 2 * a; }
+kernel void k(global float *x) { int i = get_global_id(0); x[i] = i < 7 ? twice(x[i]) : twice(-x[i]); }
+"""
+    x = np.zeros(N, np.float32)
+    with Together(source, "k", ["cpu", "cpu2"], backend=backend, policy="even") as kernel:
+        assert kernel(x, global_size=N).verified
+
+
+def test_macros_of_the_build_do_not_reach_headers_of_the_driver(backend: OpenCLBackend) -> None:
+    # PoCL's own header has parameters of this name.
+    source = apportion.Source(
+        "kernel void k(global int *x) { x[get_global_id(0)] = sampler + image; }",
+        "opencl",
+        build=BuildOptions(defines=("sampler=(1 | 4)", "image=16")),
+    )
+    x = np.zeros(N, np.int32)
+    with Together(source, "k", ["cpu", "cpu2"], backend=backend, policy="even") as kernel:
+        kernel(x, global_size=N)
+    assert x.tolist() == [21] * N
+
+
+def test_what_is_computed_in_single_precision_is_compared_so(backend: OpenCLBackend) -> None:
+    # Compilers contract and order this in their own ways; kept in double, each way is seen.
+    source = """
+kernel void k(global double *x) {
+    float v = get_global_id(0) * 0.1f, s = 0;
+    for (int k = 1; k < 200; k++) s += native_exp(v * 0.01f) / k + v * s * 1e-4f;
+    x[get_global_id(0)] = s;
+}
+"""
+    x = np.zeros(N)
+    with Together(source, "k", ["cpu", "cpu2"], backend=backend, policy="cpu") as kernel:
+        assert kernel.access.computes_in == 4
+        assert kernel(x, global_size=N).verified

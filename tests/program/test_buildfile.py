@@ -9,7 +9,7 @@ import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.program.buildfile import NOTHING, BuildOptions, beside, parsed, words_of
-from apportion.program.compile import CompileOptions, driver_options, effective, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, effective, ir_of
 from apportion.program.source import Source
 
 KERNEL = "kernel void f(global int *x) { x[get_global_id(0)] = WIDTH; }\n"
@@ -44,7 +44,9 @@ def test_the_user_wins_over_the_project(tmp_path: Path) -> None:
     assert mine.build.defines == ("A", "WIDTH=4")
     assert "store i32 4," in ir_of(mine)
     assert "store i32 5," in ir_of(mine, CompileOptions(defines=("WIDTH=5",)))
-    assert driver_options(mine, CompileOptions(standard="1.2")) == "-DA -DWIDTH=4 -cl-std=CL1.2"
+    assert driver_options(mine, CompileOptions(standard="1.2")) == "-cl-std=CL1.2"
+    text = driver_text(mine, CompileOptions(standard="1.2"))
+    assert text.startswith("#define A 1\n#define WIDTH 4\n#line 1 ")
 
 
 def test_a_file_has_settings_of_its_own(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ KERNELS = Path(__file__).parents[1] / "kernels"
 SECRET = "hunter2_is_the_password"
 
 SCALE = "__kernel void scale(__global float *x) { x[get_global_id(0)] *= 2; }\n"
+INLINE = """
+__attribute__((noinline)) inline float twice(float a) { return sin(a) * 2; }
+kernel void k(global float *x) { x[get_global_id(0)] = twice(x[get_global_id(0)]); }
+"""
 TWO_KERNELS = (
     SCALE + "void aid(void) {}\n__kernel void shift(__global float *x) { x[get_global_id(0)] += 1; }\n"
 )
@@ -657,3 +661,9 @@ def test_options_reach_the_compiler_and_the_graph() -> None:
 def test_a_graph_of_a_missing_kernel_lists_the_kernels_there_are() -> None:
     with pytest.raises(UnknownName, match=r"No kernel called 'sum'\. There are: reduce, reduce_serial\.$"):
         graph_of(KERNELS / "reduce.cl", graph=GraphOptions(function="sum"))
+
+
+def test_a_function_that_is_inline_alone_keeps_its_body() -> None:
+    ir = ir_of(Source(INLINE, "opencl"))
+    assert "define dso_local spir_func float @twice" in ir
+    assert "declare dso_local spir_func float @twice" not in ir

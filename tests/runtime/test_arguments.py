@@ -197,3 +197,45 @@ def test_images_are_of_the_size_of_the_range() -> None:
         made_for(IMAGES, ["a=float32[4]"], NDRange((64, 32), (8, 8)))
     with pytest.raises(InvalidSetting, match="there is no 'wrap'"):
         made_for(IMAGES, ["s=sampler:wrap"], NDRange((64, 32), (8, 8)))
+
+
+def test_vectors_of_integers_are_what_they_are_used_for() -> None:
+    text = """
+kernel void blur(read_only image2d_t in, write_only image2d_t out, int2 corner, int2 size, uint2 plain) {
+  const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_NEAREST;
+  int2 here = (int2)(get_global_id(0), get_global_id(1)) + corner;
+  if (here.x < size.x && here.y < size.y)
+    write_imagef(out, here, read_imagef(in, s, here) * convert_float(plain.x));
+}
+"""
+    made = made_for(text, span=NDRange((64, 32), (8, 8)))
+    assert [np.frombuffer(made.values[name], np.int32).tolist() for name in ("corner", "size", "plain")] == [
+        [0, 0], [64, 32], [1, 1]
+    ]  # fmt: skip
+    assert {each.name: each.reason for each in made.assumed}["size"] == "the work-items of each dimension"
+
+
+def test_loops_whose_ends_are_read_are_short() -> None:
+    text = """
+kernel void rows(global const int *count, global const int *list, global float *y) {
+  int i = get_global_id(0);
+  float s = 0;
+  for (int k = 0; k < count[i]; k++) s += list[i + k];
+  y[i] = s;
+}
+"""
+    made = made_for(text, span=NDRange((1024,), (64,))).values
+    assert made["count"].max() == 15  # type: ignore[union-attr]
+    assert made["list"].max() > 100  # type: ignore[union-attr]
+
+
+def test_loops_inside_each_other_run_as_often_together_as_one_alone() -> None:
+    text = """
+kernel void nest(global float *y, int rows, int columns) {
+  float s = y[get_global_id(0)];
+  for (int a = 0; a < rows; a++) for (int b = 0; b < columns; b++) s = s * 0.5f + sin(s);
+  y[get_global_id(0)] = s;
+}
+"""
+    made = made_for(text, span=NDRange((4096,), (64,))).values
+    assert (made["rows"], made["columns"]) == (32, 32)

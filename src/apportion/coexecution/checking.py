@@ -111,11 +111,14 @@ class Check:
     ) -> dict[str, str]:
         """Argument → what differs, in words; with `sort`, whatever the order of the elements."""
         said = {}
+        exactness = verify.Exactness.of(
+            self.kernel.access.computes_in, self.kernel.build_for(self.launcher.span).options
+        )
         for name, expected in reference.items():
             here = found[name]
             if sort:
                 here, expected = np.sort(here, None), np.sort(expected, None)
-            if (difference := verify.difference(here, expected)) is not None:
+            if (difference := verify.difference(here, expected, exactness)) is not None:
                 said[name] = difference
         return said
 

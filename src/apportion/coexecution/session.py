@@ -40,7 +40,7 @@ from apportion.coexecution.program_placement import (
 from apportion.coexecution.session_array import SessionArray
 from apportion.coexecution.sharing import Size, as_source, sizes_of
 from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
-from apportion.program.compile import CompileOptions, driver_options, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import Interval, NDRange
 from apportion.program.kernel.signature import Signature, signatures_of
@@ -553,7 +553,7 @@ class Session:
 
     def group_of(self, kernel: SessionKernel, bound: BoundLaunch) -> LaunchGroup:
         """The launches that a launch belongs to, as far as its time goes."""
-        key = kernel.digest, bound.span, bound.sizes
+        key = kernel.build, bound.span, bound.sizes
         if key not in self._groups:
             forecast = self._forecast(kernel, bound)
             nbytes = sum(array.nbytes for array in bound.distinct)
@@ -627,7 +627,6 @@ class SessionKernel:
 
     def __init__(self, session: Session, source: Source, name: str | None, compile: CompileOptions) -> None:
         self.session, self.source, self.compile = session, source, compile
-        text = str(source.text)
         signatures, accesses = _analysed(source, compile)
         names = list(signatures)
         if name is None and len(names) != 1:
@@ -636,8 +635,7 @@ class SessionKernel:
             raise UnknownName("kernel", str(name), names)
         self.signature: Signature = signatures[name or names[0]]
         self.access: KernelAccess = accesses[self.signature.name]
-        self.build = Build(text, self.signature.name, driver_options(source, compile))
-        self.digest = source.digest, self.signature.name, self.build.options
+        self.build = Build(driver_text(source, compile), self.signature.name, driver_options(source, compile))
         self._bound: dict[Any, BoundLaunch] = {}
 
     def __call__(

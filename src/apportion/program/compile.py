@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -40,13 +41,16 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
-_TEXTUAL = re.compile(r"[^\w=.+-]")
+_OPENCL_FORM = "inline"
+"Changes when IR of OpenCL C must be made again."
 _INCLUDES = re.compile(r"^[^\S\n]*#[^\S\n]*include\b", re.MULTILINE)
 _UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
 
 _DEFINITION = re.compile(
     r'^define\b[^@\n]*@(?:"(?P<quoted>[^"\n]*)"|(?P<plain>[\w.$-]+))[^\n]*', re.MULTILINE
 )
+_WITHOUT_BODY = re.compile(r"^declare [^\n]*@(?!_Z|llvm\.|__|printf\b)\w+\(", re.MULTILINE)
+"A function that is called and that is none of OpenCL's own."
 _KERNEL = re.compile(r"\b(?:spir_kernel|amdgpu_kernel|ptx_kernel)\b|!kernel_arg_addr_space\b")
 
 _DIAGNOSTIC = re.compile(
@@ -165,27 +169,27 @@ def effective(source: Source, options: CompileOptions) -> CompileOptions:
 
 
 def driver_options(source: Source, options: CompileOptions) -> str:
-    """The options of a source in the words that drivers of OpenCL take."""
+    """The options of a source in the words that drivers of OpenCL take, but for macros: see `driver_text`."""
     options = effective(source, options)
-    words = [f"-D{define}" for define in options.defines if not _TEXTUAL.search(define)]
-    words += [flag for flag in options.flags if flag != "-w"]
+    words = [flag for flag in options.flags if flag != "-w"]
     if options.standard is not None:
         words.append(f"-cl-std={'CL' if not options.standard.startswith('CL') else ''}{options.standard}")
     return " ".join(words)
 
 
 def driver_text(source: Source, options: CompileOptions) -> str:
-    """The text of a source as a driver gets it: without includes, since drivers may read no files of ours.
+    """The text of a source as a driver gets it: with macros, and without includes, since drivers may read no
+    files of ours.
 
     Headers stand in their places already (see `siblings`); those whose names are made by macros do not, and
     then the preprocessor puts all of them there.
     """
     text = str(source.text)
     options = effective(source, options)
-    # Drivers take options apart at spaces: macros with more than a plain value go into the text.
-    macros = [define.partition("=") for define in options.defines if _TEXTUAL.search(define)]
-    if macros:
-        lines = "".join(f"#define {name} {value}\n" for name, _, value in macros)
+    # Drivers take options apart at spaces, and some put macros that are options before headers of their own.
+    if options.defines:
+        macros = [define.partition("=") for define in options.defines]
+        lines = "".join(f"#define {name} {value if equals else 1}\n" for name, equals, value in macros)
         text = f'{lines}#line 1 "{_escaped(source.name)}"\n{text}'
     if source.language != "opencl" or not options.include_paths or not _INCLUDES.search(text):
         return text
@@ -251,7 +255,7 @@ def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str |
     if contents is None:
         return None
     limits = {"seconds", "memory_bytes", "output_bytes"}  # they decide whether there is IR, not which
-    form = cuda.FORM if ours else ""
+    form = cuda.FORM if ours else _OPENCL_FORM if source.language == "opencl" else ""
     chosen = [
         f"{part.name}={getattr(options, part.name)!r}" for part in fields(options) if part.name not in limits
     ]
@@ -261,6 +265,7 @@ def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str |
 
 
 _IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
+_WITH_INLINE = (*_IR, "-fgnu89-inline")
 "What the compiler is asked for."
 
 
@@ -269,6 +274,10 @@ def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> 
         ir = _asked(source, options, toolchain, _IR)
     except CompileError as error:
         ir = _otherwise(source, options, toolchain, error)
+    if source.language == "opencl" and _WITHOUT_BODY.search(ir):
+        # C99 leaves the body of a function out that is `inline` alone and was not inlined.
+        with suppress(CompileError):
+            ir = _asked(source, options, toolchain, _WITH_INLINE)
     ir = renamed(ir, source.name)
     if source.language in cuda.LANGUAGES:
         ir = cuda.like_opencl(ir)
@@ -350,7 +359,7 @@ def _command(
             *("-H", "-emit-llvm", "-o", "-", "-"),
         ]
     opencl = source.language == "opencl"
-    declared = opencl and output == _IR  # drivers declare their built-in functions themselves
+    declared = opencl and output != _TEXT  # drivers declare their built-in functions themselves
     standard = options.standard or (_DEFAULT_OPENCL if opencl else None)
     if opencl and standard is not None and re.fullmatch(r"\d\.\d", standard):
         standard = f"CL{standard}"

@@ -35,7 +35,10 @@ _UNKNOWN_TIMES, _UNKNOWN_LEAST = 4, 1 << 21
 _LOCAL_ELEMENTS = 4
 "Elements of local memory for each work-item of a group: tiles have borders."
 TRIPS = 1024
-"The largest trip count that is guessed for a loop whose trip count is an argument."
+"""The largest trip count that is guessed for a loop whose trip count is an argument. Several such loops may
+stand inside each other: they run as often together."""
+_READ_TRIPS = 16
+"What trip counts that are read from an array are kept below."
 OTHER_TRIPS = (4, 32, 1 << 14)
 "Other limits of guessed trip counts: an answer that depends on a guess is worked out under each of them too."
 
@@ -107,14 +110,15 @@ def deduced(
     given: Mapping[str, str] | None = None,
     *,
     most: int = 1 << 31,
-    trips: int = TRIPS,
+    trips: int | None = None,
 ) -> Deduced:
     """The case of a kernel over one range.
 
     Args:
         given: arguments that are known, as `words` writes them.
         most: no integer that is passed by value is larger.
-        trips: the largest trip count, or length of a row, that is guessed.
+        trips: the largest trip count, or length of a row, that is guessed; usually one by which loops that
+            may stand inside each other run `TRIPS` times together.
 
     Raises:
         InvalidSetting: an argument that cannot be made up, or that is not what the kernel takes.
@@ -131,6 +135,10 @@ def deduced(
         for place, text in known.items()
         if isinstance(number := read_word(text), np.integer)
     }
+    if trips is None:
+        loops = [a for a in signature.arguments if a.index not in known and _is_integer(a)
+                 and "loop" in access.arguments[a.index].roles]  # fmt: skip
+        trips = max(2, round(TRIPS ** (1 / max(1, len(loops)))))
     while True:
         chosen = {
             argument.index: _chosen(argument, access.arguments[argument.index].roles, span, trips, most)
@@ -283,7 +291,7 @@ def _made(
     if argument.is_sampler:
         return "sampler:clamp_to_edge,nearest", "the plainest"
     if not argument.is_pointer:
-        return _value(argument, kind)
+        return _value(argument, kind, use.roles, span)
     if kind is None:
         kind = "uint8"
     each = read_word(f"{kind}[1]=zeros").nbytes  # type: ignore[union-attr]
@@ -296,9 +304,10 @@ def _made(
     fill = _fill_of(use)
     if fill == "random" and argument.scalar_type is not None:
         kinds = np.dtype(argument.scalar_type)
-        if kinds.kind in "iu" and use.is_index:
+        if kinds.kind in "iu" and (use.is_index or "trips" in use.roles):
             # What indexes memory must stay inside arrays of this size.
-            fill = f"below:{min(span.work_items, np.iinfo(kinds).max)}"
+            most = _READ_TRIPS if "trips" in use.roles else span.work_items
+            fill = f"below:{min(most, span.work_items, np.iinfo(kinds).max)}"
     return f"{kind}[{count}]={fill}", reason
 
 
@@ -307,13 +316,14 @@ def _fill_of(use: ArgumentAccess) -> str:
     return "random" if use.reads else "zeros"
 
 
-def _value(argument: KernelArgument, kind: str | None) -> tuple[str, str]:
+def _value(
+    argument: KernelArgument, kind: str | None, roles: frozenset[str], span: NDRange
+) -> tuple[str, str]:
     if argument.scalar_type is not None and argument.components == 1:
         return f"{kind}:0.5", "any number"
     if argument.scalar_type is not None:
-        number = 0.5 if np.dtype(argument.scalar_type).kind == "f" else 1
-        whole = np.full(argument.components, number, argument.scalar_type)
-        return f"bytes:{whole.tobytes().hex()}", f"every component is {number}"
+        numbers, reason = _components(argument, roles, span)
+        return f"bytes:{np.array(numbers, argument.scalar_type).tobytes().hex()}", reason
     if not argument.element_bytes:
         raise InvalidSetting(
             f"The argument {argument.name!r} is {argument.type}, whose size is not known; give it with "
@@ -325,6 +335,20 @@ def _value(argument: KernelArgument, kind: str | None) -> tuple[str, str]:
     for name, (each, *_) in (structure.kind.fields or {}).items():
         values[name] = 0.5 if each.kind == "f" else 1
     return f"bytes:{values.tobytes().hex()}", "every number in it is 0.5, or 1 for integers"
+
+
+def _components(
+    argument: KernelArgument, roles: frozenset[str], span: NDRange
+) -> tuple[Sequence[float], str]:
+    """The numbers of a vector, and why they are those."""
+    each = argument.components
+    if np.dtype(argument.scalar_type).kind == "f":
+        return [0.5] * each, "every component is 0.5"
+    if any(role.startswith(("bound", "stride", "divisor", "loop")) for role in roles):
+        return (*span.global_size, *[1] * each)[:each], "the work-items of each dimension"
+    if "offset" in roles:
+        return [0] * each, "it is added to where arrays are read or written"
+    return [1] * each, "every component is 1"
 
 
 def _image(argument: KernelArgument, span: NDRange) -> str:

@@ -9,9 +9,9 @@ from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange
 
 PRELUDE = """\
-static inline size_t apportion_offset(uint d) { return get_global_offset(d); }
-static inline size_t apportion_group(uint d) { return get_group_id(d); }
-static inline size_t apportion_id(uint d) { return get_global_id(d); }
+static size_t apportion_offset(uint d) { return get_global_offset(d); }
+static size_t apportion_group(uint d) { return get_group_id(d); }
+static size_t apportion_id(uint d) { return get_global_id(d); }
 #define apportion_of(d, a, b, c, e) ((size_t)((d) == 0 ? (a) : (d) == 1 ? (b) : (d) == 2 ? (c) : (e)))
 #define apportion_base(d) apportion_of(d, APPORTION_O0, APPORTION_O1, APPORTION_O2, 0)
 #define get_group_id(d) (apportion_group(d) + (apportion_offset(d) - apportion_base(d)) / get_local_size(d))

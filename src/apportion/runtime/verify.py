@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,32 @@ Compilers contract multiply-adds and order sums differently; what is wrong is of
 """
 
 
-def difference(found: NDArray[Any], expected: NDArray[Any]) -> str | None:
+_FINITE_ONLY = ("-cl-fast-relaxed-math", "-cl-finite-math-only")
+"Options under which a compiler may give anything for what is not finite."
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """What may be expected of results that two compilers' code computed."""
+
+    computed_in: int = 8
+    "Bytes of the narrowest floating-point type that values went through."
+    finite_only: bool = False
+    "Where a result is not finite, nothing is expected."
+
+    @classmethod
+    def of(cls, computed_in: int, options: str) -> Exactness:
+        """What holds under these options of a build."""
+        return cls(computed_in, any(option in options for option in _FINITE_ONLY))
+
+
+def difference(found: NDArray[Any], expected: NDArray[Any], exactness: Exactness = Exactness()) -> str | None:
     """What is different, in words; None when the arrays agree."""
     found, expected = found.reshape(-1), expected.reshape(-1)
     # Most elements are the same to the bit; only the others are worth a closer look. A NaN is among those.
     wrong = np.flatnonzero(found != expected)
     if len(wrong) and found.dtype.kind in "fc":
-        wrong = wrong[_far(found[wrong], expected[wrong], _largest(expected))]
+        wrong = wrong[_far(found[wrong], expected[wrong], _largest(expected), exactness)]
     if not len(wrong):
         return None
     first = int(wrong[0])
@@ -33,10 +53,14 @@ def _largest(values: NDArray[Any]) -> float:
     return float(finite.max()) if len(finite) else 0.0
 
 
-def _far(found: NDArray[Any], expected: NDArray[Any], largest: float) -> NDArray[np.bool_]:
-    size = found.dtype.itemsize // (2 if found.dtype.kind == "c" else 1)
+def _far(
+    found: NDArray[Any], expected: NDArray[Any], largest: float, exactness: Exactness
+) -> NDArray[np.bool_]:
+    size = min(found.dtype.itemsize // (2 if found.dtype.kind == "c" else 1), exactness.computed_in)
     relative, absolute = TOLERANCE.get(size, TOLERANCE[8])
     close: NDArray[np.bool_] = np.isclose(
         found, expected, rtol=relative, atol=absolute * largest, equal_nan=True
     )
+    if exactness.finite_only:
+        close |= ~(np.isfinite(found) & np.isfinite(expected))
     return ~close

@@ -65,6 +65,16 @@ def test_what_is_missing_is_guessed_and_said() -> None:
     assert "@f(" in ir_of(found)
 
 
+def test_a_missing_sampler_is_taken_for_one() -> None:
+    text = (
+        "kernel void f(read_only image2d_t a, global float4 *x) {\n"
+        "  x[0] = read_imagef(a, my_sampler, (int2)(0, 0));\n}\n"
+    )
+    found, guesses = guessed(Source(text, "opencl", "k.cl"))
+    assert [guess.partition("=")[0] for guess in guesses] == ["-D my_sampler"]
+    assert "@f(" in ir_of(found)
+
+
 def test_nothing_is_guessed_where_nothing_lacks() -> None:
     source = Source("kernel void f(global int *x) { *x = 1; }\n", "opencl")
     assert guessed(source) == (source, ())

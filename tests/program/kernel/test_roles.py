@@ -41,3 +41,19 @@ def test_divisors_shifts_offsets_and_data_are_told_apart() -> None:
     assert roles("global float *x, int w, int off, int seed, int sh", body) == {
         "w": {"divisor 0"}, "off": {"offset"}, "seed": {"data"}, "sh": {"shift"}
     }  # fmt: skip
+
+
+def test_what_ids_are_subtracted_from_bounds_them() -> None:
+    assert "bound 0" in roles("global float *x, int n", "x[n - 1 - i] = 1;")["n"]
+    body = "int row = h - 1 - (int)get_group_id(0); x[row * w + j] = 1;"
+    assert "bound 0" in roles("global float *x, int h, int w", body)["h"]
+    assert roles("global float *x, int off", "x[i - off] = 1;") == {"off": {"offset"}}
+
+
+def test_what_limits_a_loop_is_followed_to_where_it_was_read() -> None:
+    body = "float s = 0; for (int k = 0; k < count[i]; k++) s += y[list[i + k * pitch]]; x[i] = s;"
+    found = roles(
+        "global float *x, global const int *count, global const int *list, global float *y, int pitch", body
+    )
+    assert found["count"] == {"trips"}
+    assert not {"list", "y"} & set(found)

@@ -8,6 +8,7 @@ can be summed. That writes are indexed by ids is necessary for them to be disjoi
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from apportion.errors import UnknownName
@@ -27,6 +28,10 @@ taken. `sum` … `xor`: copies are combined element by element. `refuse`: the wo
 _RANGE_WIDE = {"group id", "global size", "group count", "global offset", "global linear id"}
 "Queries whose answer changes when a device gets only part of the range."
 _IDS = {"global id", "group id", "global linear id"}
+_ROUNDING = {"fadd", "fsub", "fmul", "fdiv", "frem", "fptrunc", "sitofp", "uitofp", "call"}
+"Operations whose floating-point results are rounded; a call may be one of a function of OpenCL."
+_FLOAT = re.compile(r"\b(?:half|bfloat|float|double)\b")
+_FLOAT_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 _MERGE_OF_ATOMIC = {
     "add": "sum", "sub": "sum", "inc": "sum", "dec": "sum", "min": "min", "max": "max", "umin": "min",
     "umax": "max", "and": "and", "or": "or", "xor": "xor",
@@ -54,7 +59,7 @@ class ArgumentAccess:
     is_index: bool = False
     "Its contents serve to index memory."
     roles: frozenset[str] = frozenset()
-    "What an integer passed by value is used for: see `roles.roles_of`."
+    "What an integer passed by value, or what a pointer leads to, is used for: see `roles.roles_of`."
     settled: bool = False
     "Which places are written depends on ids and scalar arguments alone, never on data."
 
@@ -71,6 +76,8 @@ class KernelAccess:
     has_barrier: bool = False
     untraced: str = ""
     "Why some access could not be followed to an argument; empty when all were."
+    computes_in: int = 8
+    "Bytes of the narrowest floating-point type it computes in; 8 where it computes in none."
 
     @property
     def obstacles(self) -> list[str]:
@@ -119,7 +126,22 @@ def _access(module: IRModule, kernel: IRFunction, signature: Signature) -> Kerne
     return KernelAccess(
         kernel.name, arguments, IndexProgram(tuple(gathered.steps)),
         bool(gathered.queries & _RANGE_WIDE), gathered.has_barrier, gathered.untraced,
+        _narrowest(module, kernel.name),
     )  # fmt: skip
+
+
+def _narrowest(module: IRModule, kernel: str) -> int:
+    """Bytes of the narrowest floating-point type in which a kernel, and what it calls, rounds results."""
+    found, left, known = 8, [kernel], {kernel}
+    while left:
+        for instruction in module.functions[left.pop()].instructions:
+            callee = instruction.callee
+            if callee in module.functions and callee not in known:
+                known.add(callee)
+                left.append(callee)
+            if instruction.opcode in _ROUNDING and (kind := _FLOAT.search(instruction.type)):
+                found = min(found, _FLOAT_BYTES[kind[0]])
+    return found
 
 
 def _of_image(argument: KernelArgument) -> ArgumentAccess:
@@ -144,7 +166,8 @@ def _conclude(index: int, name: str, space: str, use: Use | None, roles: frozens
         reads=bool(use.reads), writes=bool(use.writes or use.atomics),
         indexed_by=frozenset().union(*sources), atomics=tuple(use.atomics), merge=merge, reason=reason,
         read_reach=None if use.atomics else reads, write_reach=None if use.atomics else writes,
-        is_index=use.is_index, settled=use.settled and bool(use.writes) and not use.atomics,
+        is_index=use.is_index, roles=roles & {"trips"},
+        settled=use.settled and bool(use.writes) and not use.atomics,
     )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ _LACKED_HEADER = re.compile(r"'([^']+)' file not found")
 _LACKED_TYPE = re.compile(r"unknown type name '(\w+)'")
 _TYPE_NAMES = (("u_?char|byte|pixel", "uchar"), ("size|idx|index|uint|mask|word", "uint"), ("int", "int"),
                ("vec4|float4|real4", "float4"), ("vec2|float2|complex|cplx", "float2"))  # fmt: skip
+_SAMPLER = "(CLK_NORMALIZED_COORDS_FALSE|CLK_ADDRESS_CLAMP_TO_EDGE|CLK_FILTER_NEAREST)"
 _TYPE, _VALUE = "float", "16"
 "What a missing type and a missing number are taken for, where their names say nothing."
 
@@ -151,7 +152,9 @@ def _guesses(said: str, text: str) -> dict[str, tuple[str, Callable[[Source], So
         kind = next((kind for words, kind in _TYPE_NAMES if re.search(words, name, re.IGNORECASE)), _TYPE)
         found[name] = (f"-D {name}={kind}", partial(_with_macro, macro=f"{name}={kind}"))
     for name in _UNDECLARED.findall(said):
-        if re.search(rf"\b{name}\s*\(", text):
+        if "sampler" in name.lower():
+            found[name] = (f"-D {name}={_SAMPLER}", partial(_with_macro, macro=f"{name}={_SAMPLER}"))
+        elif re.search(rf"\b{name}\s*\(", text):
             line = f"__attribute__((overloadable)) float {name}(...);"
             found[name] = (f"{name}() without its body", partial(_with_line, line=line))
         else:

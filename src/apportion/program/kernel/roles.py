@@ -28,6 +28,7 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
     `bound D`: compared with a work-item's id in dimension D. `stride D`, `stride loop`: multiplied with an id
     or a loop counter. `loop`: compared with a loop counter. `divisor D`, `divisor`: an id, or something else,
     is divided by it. `shift`, `offset`: it shifts, or is added to, what becomes an index. `data`: the rest.
+    `trips`, of a pointer: a loop counter is compared with what was read there.
     """
     order = {i.result: number for number, i in enumerate(function.instructions) if i.result is not None}
     parameters = {name: number for number, name in enumerate(function.parameters)}
@@ -36,6 +37,8 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
     for instruction in function.instructions:
         known = [(operand, tags.get(operand, _NONE)) for operand in instruction.operands]
         for position, (_, mine) in enumerate(known):
+            for number in _read_from(mine) if _limits_loop(instruction, position, known) else ():
+                found[number].add("trips")
             argument = _alone(mine)
             if argument is None:
                 continue
@@ -65,19 +68,44 @@ def _made_of(
     instruction: Instruction, number: int, tags: Mapping[str, Tags], order: Mapping[str, int]
 ) -> Tags:
     if instruction.opcode in ("load", "atomicrmw", "cmpxchg"):
-        return frozenset(["data"])
+        pointer = tags.get(instruction.operands[0], _NONE)
+        return frozenset(["data", *(f"from {tag[4:]}" for tag in pointer if tag.startswith("arg "))])
     if match := _QUERY.match(instruction.callee):
         dimension = instruction.operands[0] if instruction.operands else "0"
         word = "local" if match[1].startswith("local") else "id"
         return frozenset([f"{word} {dimension if dimension.isdigit() else 0}"])
     if _SIZES.match(instruction.callee):
         return frozenset(["size"])
-    made = frozenset[str]().union(*(tags.get(operand, _NONE) for operand in instruction.operands))
+    parts = [tags.get(operand, _NONE) for operand in instruction.operands]
+    if (turned := _turned(instruction)) is not None:
+        parts[turned] = frozenset(tag.replace("id ", "back ") for tag in parts[turned])
+    made = frozenset[str]().union(*parts)
     if instruction.opcode == "phi" and any(
         order.get(operand, -1) >= number for operand in instruction.operands
     ):
         return made | {"loop"}
     return made
+
+
+def _turned(instruction: Instruction) -> int | None:
+    """The operand that counts down in the result where it counts up, as the id in `n - 1 - id`."""
+    if instruction.opcode == "xor" and instruction.operands[1] == "-1":
+        return 0
+    return 1 if instruction.opcode == "sub" else None
+
+
+def _limits_loop(instruction: Instruction, position: int, known: list[tuple[str, Tags]]) -> bool:
+    others = [tags for place, (_, tags) in enumerate(known) if place != position]
+    return (
+        instruction.opcode == "icmp"
+        and "loop" not in known[position][1]
+        and any("loop" in tags for tags in others)
+    )
+
+
+def _read_from(tags: Tags) -> list[int]:
+    """The pointers that a value was read from."""
+    return [int(tag.removeprefix("from ")) for tag in tags if tag.startswith("from ")]
 
 
 def _alone(mine: Tags) -> int | None:
@@ -92,7 +120,7 @@ def _uses(
     instruction: Instruction, position: int, others: list[tuple[str, Tags]], order: Mapping[str, int]
 ) -> Iterable[str]:
     theirs = frozenset[str]().union(*(tags for _, tags in others))
-    ids = sorted(tag.removeprefix("id ") for tag in theirs if tag.startswith("id "))
+    ids = sorted({tag[-1] for tag in theirs if tag.startswith(("id ", "back "))})
     moving = "loop" in theirs or any(tag.startswith("local ") for tag in theirs)
     opcode = instruction.opcode
     if opcode == "icmp" or _COMPARING.match(instruction.callee):
@@ -113,6 +141,10 @@ def _uses(
         yield from ([f"divisor {dimension}" for dimension in ids] or ["divisor"])
     elif opcode in ("shl", "lshr", "ashr") and position == 1:
         yield "shift"
+    elif opcode == "add" and (back := [tag[-1] for tag in theirs if tag.startswith("back ")]):
+        yield from (f"bound {dimension}" for dimension in back)  # ids are subtracted from it
+    elif opcode == "sub" and position == 0 and ids:
+        yield from (f"bound {dimension}" for dimension in ids)
     elif opcode in ("add", "sub", "or", "getelementptr") and (ids or moving or opcode == "getelementptr"):
         yield "offset"
     elif opcode in ("sitofp", "uitofp", "store", "fmul", "fadd", "fdiv", "fsub", "call"):

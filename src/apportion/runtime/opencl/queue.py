@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pyopencl as cl
@@ -23,6 +24,8 @@ Bytes = NDArray[np.uint8]
 POCL = "Portable Computing Language"
 "What PoCL calls its platform."
 _OF_PYOPENCL = re.compile(r"clBuildProgram failed|Build on <|\(options: |\(source saved as")
+_INLINE = re.compile(r"\b(?:inline|__inline)\b")
+_WITHOUT_INLINE = "-Dinline= -D__inline="
 _TEMPORARY = re.compile(r"\S*/tempfile_\w+\.cl")
 _MOST_LOG_LINES = 40
 "Of what a driver's compiler says; what comes later follows from the first."
@@ -59,8 +62,7 @@ class Queue:
             try:
                 # Bytes that are no UTF-8, in comments mostly, are lone surrogates here.
                 text = build.source.encode("utf-8", "replace").decode()
-                program = cl.Program(self.context, text).build(options=build.options)
-                self._kernels[build] = cl.Kernel(program, build.kernel)
+                self._kernels[build] = cl.Kernel(self._built(text, build.options), build.kernel)
             except cl.RuntimeError as error:
                 log = build_log(str(error))
                 raise CompileError(
@@ -73,6 +75,18 @@ class Queue:
                     f"There is no kernel {build.kernel!r} on {self.info.id}: {error}"
                 ) from error
         return self._kernels[build]
+
+    def _built(self, text: str, options: str) -> cl.Program:
+        """The compiled program."""
+        try:
+            return cl.Program(self.context, text).build(options=options)
+        except cl.RuntimeError:
+            if not _INLINE.search(text):
+                raise
+            # C99 leaves functions out that are `inline` alone, so some drivers do not find them.
+            with suppress(cl.RuntimeError):
+                return cl.Program(self.context, text).build(options=f"{options} {_WITHOUT_INLINE}")
+            raise
 
     def first_launch(self, build: Build, local_size: tuple[int, ...]) -> bool:
         """Whether this kernel is launched in work-groups of this size for the first time here."""

@@ -1,0 +1,28 @@
+"""When results of two compilers count as the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.runtime.verify import Exactness, difference
+
+SINGLE = Exactness(computed_in=4)
+
+
+def test_what_went_through_single_precision_need_not_agree_in_double() -> None:
+    found, expected = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0 + 1e-6, 3.0])
+    assert difference(found, expected) == ("1 of 3 elements differ, first element 1: 2.0 against 2.000001")
+    assert difference(found, expected, SINGLE) is None
+    assert difference(found, np.array([1.0, 2.1, 3.0]), SINGLE) is not None
+
+
+def test_integers_are_compared_to_the_bit_whatever_they_went_through() -> None:
+    assert difference(np.array([7]), np.array([8]), SINGLE) is not None
+
+
+def test_fast_mathematics_leaves_open_what_is_not_finite() -> None:
+    found, expected = np.array([0.0, 1.0]), np.array([np.nan, 1.0])
+    assert difference(found, expected, Exactness.of(4, "-cl-mad-enable")) is not None
+    fast = Exactness.of(4, "-cl-mad-enable -cl-fast-relaxed-math")
+    assert difference(found, expected, fast) is None
+    assert difference(np.array([0.0, 2.0]), expected, fast) is not None
