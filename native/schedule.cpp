@@ -261,7 +261,9 @@ public:
         ahead_.assign(systems_, Frees(0));
         ahead_known_.assign(systems_, 0);
         if (jobs.limit) limit_.assign(jobs.limit, jobs.limit + jobs.count);
-        if (options.learn) learned_.emplace(options.class_sigma, options.programs, systems_, options.repeat_sigma);
+        if (options.learn) 
+            learned_.emplace(options.class_sigma, options.class_deviation, options.trust, options.programs, systems_,
+                             options.repeat_sigma);
         if (options.explore > 0) {
             arrived_of_.assign(options.programs, 0);
             waiting_of_.assign(options.programs, 0);
@@ -771,7 +773,7 @@ private:
     std::vector<double> shadow_;
     std::vector<int64_t> spare_;
     std::vector<Option> options_of_;
-    std::optional<ClassTimes> learned_;
+    mutable std::optional<ClassTimes> learned_;  // it works out beliefs when they are asked for
     std::vector<int64_t> arrived_of_, waiting_of_, running_of_;
     std::vector<double> pledged_;      // (N,): slot-seconds that its run may cost at most
     std::vector<uint8_t> impatient_;  // (N,): 1: to be started again, 2: was

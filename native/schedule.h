@@ -35,7 +35,10 @@ struct ScheduleOptions {
     double explore = 0;        // part of all slot time that trials of systems and starting jobs again may cost
     bool list = false;         // late: any waiting job that fits may start, none waits for one ahead of it
     int64_t programs = 0;
-    const double* class_sigma = nullptr;  // (P, S), for learning: of log2 of what is predicted of each class
+    // For learning: see ClassTimes.
+    const double* class_sigma = nullptr;      // (P, S)
+    const double* class_deviation = nullptr;  // (P, S)
+    double trust = 1;
 };
 
 struct ScheduleResult {

@@ -67,7 +67,7 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
                     std::optional<Column<double>> key, std::optional<Column<double>> age, int32_t backfill, int64_t depth,
                     bool late, bool by_limit, bool requeue, bool learn, double quantile_z, double tie,
                     double repeat_sigma, double explore, bool list, int64_t programs,
-                    std::optional<Matrix> class_sigma) {
+                    std::optional<Matrix> class_sigma, std::optional<Matrix> class_deviation, double trust) {
     apportion::ScheduleJobs jobs;
     const size_t count = arrival.size();
     jobs.count = static_cast<int64_t>(count);
@@ -87,10 +87,12 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
     options.learn = learn && jobs.program, options.quantile_z = quantile_z, options.tie = tie;
     options.repeat_sigma = repeat_sigma, options.explore = explore, options.list = list, options.programs = programs;
     if (options.learn) {
-        if (!class_sigma || class_sigma->shape(0) != static_cast<size_t>(options.programs) ||
-            class_sigma->shape(1) != options.slots.size())
-            throw std::invalid_argument("Learning needs a sigma for each class on each system");
-        options.class_sigma = class_sigma->data();
+        for (const auto& matrix : {class_sigma, class_deviation})
+            if (!matrix || matrix->shape(0) != static_cast<size_t>(options.programs) ||
+                matrix->shape(1) != options.slots.size())
+                throw std::invalid_argument("Learning needs a sigma and a deviation for each class on each system");
+        options.class_sigma = class_sigma->data(), options.class_deviation = class_deviation->data();
+        options.trust = trust;
     }
     check(jobs, options);
     apportion::ScheduleResult result;
@@ -150,7 +152,7 @@ void bind_schedule(nb::module_& module) {
                "program"_a = nb::none(), "key"_a = nb::none(), "age"_a = nb::none(), "backfill"_a = 0, "depth"_a = 100,
                "late"_a = false, "by_limit"_a = false, "requeue"_a = false, "learn"_a = false, "quantile_z"_a = 0.0,
                "tie"_a = 0.0, "repeat_sigma"_a = 0.0, "explore"_a = 0.0, "list"_a = false, "programs"_a = 0,
-               "class_sigma"_a = nb::none(),
+               "class_sigma"_a = nb::none(), "class_deviation"_a = nb::none(), "trust"_a = 1.0,
                "Each job's system, start, end, predicted seconds and whether it was killed; then slot-seconds lost, "
                "trials made on purpose, the longest delay of a reserved head, and runs started again elsewhere.");
     module.def("run_rounds", &in_rounds, "arrival"_a, "width"_a, "steps"_a, "speed"_a, "slots"_a, "allocate"_a,

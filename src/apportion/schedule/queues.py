@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import _native
-from apportion.schedule.class_errors import class_sigmas
+from apportion.schedule.class_errors import class_errors
 from apportion.schedule.problem import BACKFILL, Schedule, SchedulingProblem
 from apportion.schedule.trace import Codes, Floats
 
@@ -93,7 +93,8 @@ def by_events(
             "repeat_sigma": settings.repeat_sigma,
         }
         if settings.learn:
-            more["class_sigma"] = class_sigmas(problem.trace, problem.beliefs)
+            errors = class_errors(problem.trace, problem.beliefs)
+            more |= {"class_sigma": errors.sigma, "class_deviation": errors.deviation, "trust": errors.trust}
     return _run(problem, only, early=False, **more)
 
 
