@@ -17,6 +17,7 @@ OURS, CHANCE = "apportion", "random"
 GOAL, SLACK = 0.95, 1.03
 "Of the best peer's geometric mean, and how far behind any peer on any space at most."
 _RESAMPLES = 2_000
+_SIZE = "configurations"
 _WARM = f"{OURS}, warm from "
 
 
@@ -25,6 +26,8 @@ class Traces:
     """Search, space and seed → the best after each measurement, over the best there is."""
 
     of: dict[tuple[str, str, int], NDArray[np.float64]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    "Space → how many configurations it has."
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -32,12 +35,15 @@ class Traces:
         if not path.exists():
             return cls()
         with np.load(path, allow_pickle=False) as file:
-            found = {}
+            found, sizes = {}, {}
             for key in file.files:
                 search, space = key.split("|")
+                if search == _SIZE:
+                    sizes[space] = int(file[key])
+                    continue
                 for entry in file[key]:
                     found[search, space, int(entry[0])] = entry[1:].astype(np.float64)
-        return cls(found)
+        return cls(found, sizes)
 
     def write(self, path: Path) -> None:
         """Write them as a whole."""
@@ -48,7 +54,9 @@ class Traces:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.stem + "-part.npz")
-        np.savez_compressed(part, allow_pickle=False, **{key: np.array(value) for key, value in rows.items()})
+        arrays = {key: np.array(value) for key, value in rows.items()}
+        arrays |= {f"{_SIZE}|{space}": np.array(count) for space, count in sorted(self.sizes.items())}
+        np.savez_compressed(part, allow_pickle=False, **arrays)
         part.replace(path)
 
     def has(self, search: str, space: str, seed: int) -> bool:
@@ -105,8 +113,9 @@ def _interval(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64]
     return low, high
 
 
-def page(traces: Traces, sizes: Mapping[str, int]) -> str:
-    """The page, in Markdown."""
+def page(traces: Traces) -> str:
+    """The page, in Markdown, of the spaces whose sizes are known."""
+    sizes = traces.sizes
     spaces = list(sizes)
     found = summaries(traces, spaces)
     mine = next((one for one in found if one["search"] == OURS), None)
@@ -189,17 +198,20 @@ def _warmed(traces: Traces, spaces: Sequence[str]) -> str:
     for search, space in sorted({key[:2] for key in traces.of if key[0].startswith(_WARM)}):
         if space not in spaces:
             continue
-        warm, cold = (np.exp(traces.logs(one, space).mean(axis=0)).tolist() for one in (search, OURS))
-        lines.append(f"| {space} | {search.removeprefix(_WARM)} | {_three(warm)} | {_three(cold)} |")
+        warm, cold = (traces.logs(one, space) for one in (search, OURS))
+        means = [_three(np.exp(one.mean(axis=0)).tolist()) for one in (warm, cold)]
+        known = search.removeprefix(_WARM)
+        lines.append(f"| {space} | {known} | {len(warm)} | {means[0]} | {means[1]} |")
     if not lines:
         return ""
     head = [
         "## Started from another GPU's table",
         "",
-        "| space | known | warm start | cold start |",
-        "|---|---|--:|--:|",
+        "| space | known | seeds | warm start | cold start |",
+        "|---|---|--:|--:|--:|",
     ]
-    return "\n".join([*head, *lines, ""])
+    note = "Warm starts of fewer than 20 seeds were made with six first measurements instead of eight."
+    return "\n".join([*head, *lines, "", note, ""])
 
 
 def _three(values: Sequence[float]) -> str:

@@ -35,6 +35,7 @@ def tuning(
     seeds: int = 20,
     warm: bool = True,
     processes: int = 1,
+    stored: Annotated[bool, Parameter(negative="")] = False,
     keep: Path = Path("docs/results/tuning.npz"),
     out: Path = Path("docs/results/tuning.md"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -52,12 +53,17 @@ def tuning(
         warm: also start our search with the table of the same kernel on each other GPU (files are called
             KERNEL-GPU).
         processes: computed at once.
+        stored: make the page again of what stands in `--keep`, and compute nothing.
         keep: a file with the best after each measurement, of each search, space and seed.
         out: the page.
         json: print one line of JSON for each search.
     """
     if seeds < 2:
         raise InvalidSetting(f"seeds must be at least 2, so that there is an interval, not {seeds}")
+    traces = Traces.read(keep)
+    if stored:
+        _write(out, traces)
+        return
     folder = Path("../shared/data/tuning-spaces")
     paths = spaces or tuple(sorted(folder.glob("*.csv.gz")))
     if not paths:
@@ -66,7 +72,7 @@ def tuning(
     unknown = [name for name in searcher if name not in SEARCHERS]
     if unknown:
         raise InvalidSetting(f"No search called {unknown[0]!r}; there are: {', '.join(SEARCHERS)}")
-    traces = Traces.read(keep)
+    traces.sizes |= {name: len(table.rows) for name, table in tables.items()}
     jobs: list[tuple[str, str, str | None]] = [
         (name, space, None) for name in searcher or SEARCHERS for space in tables
     ]
@@ -84,9 +90,7 @@ def tuning(
                 traces.add(label, space, seed, found)
         traces.write(keep)
         note(f"{label} on {space}: {len(missing)} seeds in {time.monotonic() - start:.0f} s")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(traces, {name: len(table.rows) for name, table in tables.items()}))
-    note(f"The page is {out}")
+    _write(out, traces)
     for summary in summaries(traces, list(tables)):
         if json:
             print_json(summary)
@@ -97,6 +101,14 @@ def tuning(
         ]
         columns = ("search", *(f"after {budget}" for budget in BUDGETS))
         print_table(columns, rows, title="Best found over the best there is", right=columns[1:])
+
+
+def _write(out: Path, traces: Traces) -> None:
+    if not traces.of:
+        raise UnreadableFile("Nothing is stored. Make it with: python -m reproduction tuning")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(traces))
+    note(f"The page is {out}")
 
 
 def _siblings(tables: dict[str, TuningTable]) -> list[tuple[str, str]]:

@@ -51,6 +51,11 @@ def test_the_page_about_published_kernels_is_the_one_that_is_there(tmp_path: Pat
     assert (tmp_path / "page.md").read_text() == (RESULTS / "corpus-opencl.md").read_text()
 
 
+def test_the_page_about_tuning_is_the_one_that_is_there(tmp_path: Path):
+    _made(tmp_path / "page.md", "tuning", "--stored", "--keep", str(RESULTS / "tuning.npz"))
+    assert (tmp_path / "page.md").read_text() == (RESULTS / "tuning.md").read_text()
+
+
 def test_the_page_about_collections_is_the_one_that_is_there_but_for_last_digits(tmp_path: Path):
     folder = RESULTS.parents[1] / "experiments" / "collections"
     names = ("h200-triton", "cpu-tiles", "cpu-layouts", "h200-xla-gemm")

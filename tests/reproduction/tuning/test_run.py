@@ -58,11 +58,11 @@ def test_every_search_measures_different_configurations(space, name):
 
 
 def test_the_page_says_what_was_missed():
-    traces = Traces()
+    traces = Traces(sizes={"a-1": 1_000})
     for seed in range(3):
         traces.add("apportion", "a-1", seed, np.full(100, 1.2))
         traces.add("random", "a-1", seed, np.full(100, 1.1))
-    text = page(traces, {"a-1": 1_000})
+    text = page(traces)
     assert "≤ 0.95: missed" in text
     assert "20: 9.1%" in text
     assert [one["search"] for one in summaries(traces, ["a-1"])] == ["random", "apportion"]
