@@ -19,6 +19,7 @@ from apportion.learn.shares.colours import GraphSet
 from apportion.learn.shares.kernel_table import KernelTable
 from apportion.program.llvm import graph_of_ir
 from apportion.program.vocabulary import Vocabulary
+from reproduction.ablation.launches import launches_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class PairRows:
     inputs: NDArray[np.float32]  # (R, 2): logarithms of work-group size and bytes moved
     shares: NDArray[np.float64]  # (R,) the CPU's, in percent
     to_gpu: NDArray[np.float64]  # (R,) 1 where the GPU is faster
+    launch: NDArray[np.float32]  # (R, len(LAUNCH)): see `reproduction.ablation.launches`
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +50,17 @@ class AblationData:
             sum_.update(np.ascontiguousarray(getattr(self.graphs, name), np.int64).tobytes())
         sum_.update(np.ascontiguousarray(self.graph, np.int64).tobytes())
         for pair in sorted(self.pairs):
-            for values in vars(self.pairs[pair]).values():
+            rows = self.pairs[pair]
+            for values in (rows.inputs, rows.shares, rows.to_gpu):
                 sum_.update(np.ascontiguousarray(values, np.float64).tobytes())
+        return sum_.hexdigest()
+
+    @property
+    def launch_digest(self) -> str:
+        """The same over what is known of the launches."""
+        sum_ = hashlib.sha256()
+        for pair in sorted(self.pairs):
+            sum_.update(np.ascontiguousarray(self.pairs[pair].launch, np.float32).tobytes())
         return sum_.hexdigest()
 
 
@@ -94,7 +105,8 @@ def data_of(tables: Mapping[str, KernelTable], vocabulary: Vocabulary) -> Ablati
 
 def _pair(table: KernelTable) -> PairRows:
     sizes = [[example.work_group, example.bytes_moved] for example in table.examples]
-    return PairRows(np.log1p(np.array(sizes, np.float64)).astype(np.float32), table.shares, table.to_gpu)
+    inputs = np.log1p(np.array(sizes, np.float64)).astype(np.float32)
+    return PairRows(inputs, table.shares, table.to_gpu, launches_of(table.examples))
 
 
 def pack(data: AblationData, path: Path) -> None:

@@ -54,6 +54,12 @@ class NetworkRow:
     "Which nodes share a state and its dropout."
     stack: int = 12
     "The most folds that are fitted side by side."
+    launch: bool = False
+    "The readout is told what is known of the launch beside its sizes."
+    prepared: int = 0
+    "Batches that are prepared; 0 for as many as the ablation says."
+    seed: int = 0
+    "Of weights, shuffling and dropout; 0 for the ablation's. Folds are the ablation's."
 
     def __post_init__(self) -> None:
         for name in ("batch", "stack"):
@@ -291,10 +297,11 @@ class _Bench:
             self._prepared_for = (unit.protocol, unit.batch, unit.part)
         row = ablation.row(unit.row)
         folds = stacks(ablation, data, row, unit.protocol, unit.batch)[unit.part]
-        rows = rows_of(data, unit)
+        rows = rows_of(data, unit, launch=row.launch)
         begun = time.monotonic()
         fitted = fit(
-            self._workshop, rows, folds, row.network, _fitting(ablation, unit), seed=ablation.seed,
+            self._workshop, rows, folds, row.network, _fitting(ablation, unit),
+            seed=row.seed or ablation.seed,
             report=partial(_told, report, unit),
         )  # fmt: skip
         result = {
@@ -314,7 +321,8 @@ def _told(report: Callable[[str], None], unit: Unit, said: str) -> None:
 
 
 def _fitting(ablation: Ablation, unit: Unit) -> Fitting:
-    return replace(ablation.fitting, batch=unit.batch, sharing=ablation.row(unit.row).sharing)
+    row, fitting = ablation.row(unit.row), ablation.fitting
+    return replace(fitting, batch=unit.batch, sharing=row.sharing, prepared=row.prepared or fitting.prepared)
 
 
 def _claim(path: Path) -> Path:
@@ -336,14 +344,15 @@ def _claimed(path: Path) -> bool:
             claim.unlink(missing_ok=True)
 
 
-def rows_of(data: AblationData, unit: Unit) -> KernelRows:
-    """The rows as a unit asks about them."""
+def rows_of(data: AblationData, unit: Unit, *, launch: bool = False) -> KernelRows:
+    """The rows as a unit asks about them, with what is known of the launch where that is wanted."""
     pair = data.pairs[unit.pair]
+    inputs = np.hstack([pair.inputs, pair.launch]) if launch else pair.inputs
     if unit.form == "regression":
-        return KernelRows(data.graphs, data.graph, pair.inputs, pair.shares.astype(np.float32))
+        return KernelRows(data.graphs, data.graph, inputs, pair.shares.astype(np.float32))
     labels = classes_of(pair.shares) if unit.form == "classification" else pair.to_gpu
     classes = len(CLASSES) if unit.form == "classification" else 2
-    return KernelRows(data.graphs, data.graph, pair.inputs, labels.astype(np.float32), classes)
+    return KernelRows(data.graphs, data.graph, inputs, labels.astype(np.float32), classes)
 
 
 def outcome(fitted: Fitted, rows: KernelRows, folds: Sequence[Fold]) -> dict[str, Any]:
@@ -399,7 +408,8 @@ def time_forward(
             key = {"row": row.name, "form": form, "device": _device_name(device)}
             if any(key.items() <= known.items() for known in times):
                 continue
-            rows = rows_of(data, Unit(row.name, form, row.pairs[0], "thesis", row.batch))
+            unit = Unit(row.name, form, row.pairs[0], "thesis", row.batch)
+            rows = rows_of(data, unit, launch=row.launch)
             both = {
                 sharing: round(forward_milliseconds(workshop, rows, asked, row.network, sharing), 4)
                 for sharing in ("colours", "nodes")
@@ -431,12 +441,18 @@ def forward_times(folder: Path) -> list[dict[str, Any]]:
 
 def stamp(ablation: Ablation, data: AblationData, unit: Unit) -> str:
     """What a unit's result depends on, in short: another setting or other data gives another."""
+    row = ablation.row(unit.row)
+    network = asdict(row.network)
+    if not row.network.both_ways:
+        del network["both_ways"]  # results were kept before there was such a setting
     context = {
         "data": data.digest,
-        "network": asdict(ablation.row(unit.row).network),
+        "network": network,
         "fitting": asdict(_fitting(ablation, unit)),
-        "seed": ablation.seed,
+        "seed": row.seed or ablation.seed,
         "unit": asdict(unit),
+        **({"launch": data.launch_digest} if row.launch else {}),
+        **({"folds": ablation.seed} if row.seed else {}),
     }
     return hashlib.sha256(json.dumps(context, sort_keys=True).encode()).hexdigest()[:16]
 

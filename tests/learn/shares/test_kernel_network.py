@@ -25,8 +25,10 @@ ROWS = {
     "gat": KernelNetworkSettings("attention", "mean", "plain"),
     "mean": KernelNetworkSettings("messages", "mean", "plain"),
     "clusters": KernelNetworkSettings("messages", "clusters", "plain"),
+    "learned-clusters": KernelNetworkSettings("messages", "learned-clusters", "plain"),
     "top-k": KernelNetworkSettings("messages", "top-k", "plain"),
     "skips": KernelNetworkSettings("messages", "skips", "extended"),
+    "both ways": KernelNetworkSettings("messages", "skips", "extended", both_ways=True),
 }
 SHARINGS = ("colours", "last colours", "nodes")
 
@@ -76,6 +78,9 @@ def pooled_plainly(settings: KernelNetworkSettings, w: dict[str, Tensor], graph:
     text = torch.from_numpy(graph.node_text_id).long()
     source, target = (torch.from_numpy(ends).long() for ends in graph.edges)
     flow, position = torch.from_numpy(graph.edge_flow).long(), torch.from_numpy(graph.edge_position).long()
+    if settings.both_ways:
+        source, target = torch.cat([source, target]), torch.cat([target, source])
+        flow, position = torch.cat([flow, flow + 3]), position.repeat(2)
     n, h = len(text), settings.hidden
     first = state = w["embedding"][text]
     if settings.layers == "none":
@@ -87,7 +92,9 @@ def pooled_plainly(settings: KernelNetworkSettings, w: dict[str, Tensor], graph:
     for step in range(settings.steps):
         p = f"layers.{step % 2}."
         if settings.layers == "messages":
-            sent = (state @ w[p + "message.weight"] + w[p + "message.bias"]).view(n, 3, h)[source, flow]
+            sent = (state @ w[p + "message.weight"] + w[p + "message.bias"]).view(n, settings.flows, h)[
+                source, flow
+            ]
             gate = 2 * torch.sigmoid(sinusoids(8, h) @ w[p + "gate.weight"] + w[p + "gate.bias"])
             mean = torch.zeros(n, h).index_add(0, target, sent * gate[position])
             mean = mean / torch.bincount(target, minlength=n).clamp(min=1).unsqueeze(1)
@@ -125,6 +132,16 @@ def pooled_plainly(settings: KernelNetworkSettings, w: dict[str, Tensor], graph:
             F.relu(adjacent @ state @ torch.linspace(-1, 1, h * 512).view(h, 512)), dim=1
         )
         return (assigned.t() @ embedded).mean(0)
+    if settings.pooling == "learned-clusters":
+        adjacent = torch.zeros(n, n).index_put((source, target), torch.ones(len(source)), accumulate=True)
+
+        def mapped_by(name: str, values: Tensor) -> Tensor:
+            return values @ w[f"pooling.{name}.weight"] + w[f"pooling.{name}.bias"]
+
+        embedded = mapped_by("second", adjacent @ F.relu(mapped_by("first", adjacent @ state)))
+        said = mapped_by("second_assigned", adjacent @ F.relu(mapped_by("first_assigned", adjacent @ state)))
+        clusters = torch.softmax(said, dim=1).t() @ embedded / n
+        return F.relu(mapped_by("behind", clusters.reshape(1, -1)))[0]
     kept = own
     edges = torch.stack([source[proper], target[proper]])
     for _ in range(3):
@@ -251,7 +268,9 @@ def test_rows_that_fill_up_count_for_nothing() -> None:
     torch.testing.assert_close(network.norm.variance[0, 0], alone.running_var)
 
 
-@pytest.mark.parametrize(("name", "classes"), [("base", 0), ("gat", 3), ("top-k", 0), ("clusters", 3)])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("base", 0), ("gat", 3), ("top-k", 0), ("clusters", 3), ("learned-clusters", 0)]
+)
 def test_a_stack_learns_its_rows_by_heart(name: str, classes: int) -> None:
     rows = kernel_rows(classes)
     every = np.arange(12)
@@ -268,6 +287,33 @@ def test_a_stack_learns_its_rows_by_heart(name: str, classes: int) -> None:
     assert fitted.epochs.tolist() == [10, 20, 30]
     assert fitted.steps == 60
     assert (fitted.losses[-1] < 0.5 * fitted.losses[0]).all() or (fitted.losses[-1] < 0.05).all()
+
+
+def test_the_assignment_of_learned_clusters_has_a_gradient_and_that_of_the_published_form_has_none() -> None:
+    rows = kernel_rows()
+    workshop = Workshop(rows.graphs, rows.graph, "cpu")
+    network = network_for(workshop, rows, ROWS["learned-clusters"], [5])
+    network.pooled(
+        plain_inputs(workshop, rows, ROWS["learned-clusters"], "colours", 1)[0]
+    ).square().sum().backward()
+    gradients = {name: value.grad for name, value in network.named_parameters() if "assigned" in name}
+    assert len(gradients) == 4
+    assert all(gradient is not None and gradient.abs().max() > 1e-6 for gradient in gradients.values())
+    published = network_for(workshop, rows, ROWS["clusters"], [5])
+    assert not any("assigned" in name for name, _ in published.named_parameters())
+
+
+def test_the_readout_takes_as_many_numbers_as_rows_have() -> None:
+    told = kernel_rows()
+    more = np.hstack([told.inputs, np.arange(36, dtype=np.float32).reshape(12, 3)])
+    rows = KernelRows(told.graphs, told.graph, more, told.labels)
+    every = np.arange(12)
+    settings = KernelNetworkSettings("none", "mean", "plain", hidden=8)
+    workshop = Workshop(rows.graphs, rows.graph, "cpu")
+    assert network_for(workshop, rows, settings, [1]).norm.weight.shape == (1, 1, 8 + 5)
+    fitting = Fitting(epochs=2, batch=6, validate_every=2)
+    fitted = fit(workshop, rows, [Fold("0", every[:8], every[8:10], every[10:])], settings, fitting, seed=1)
+    assert np.isfinite(fitted.scores).all()
 
 
 def test_a_stack_is_the_models_made_one_by_one() -> None:
@@ -287,3 +333,5 @@ def test_a_stack_is_the_models_made_one_by_one() -> None:
 def test_poolings_of_states_need_messages() -> None:
     with pytest.raises(InvalidSetting, match="goes with the layers 'messages' alone"):
         KernelNetworkSettings("attention", "top-k", "plain")
+    with pytest.raises(InvalidSetting, match="both_ways goes with the layers 'messages' alone"):
+        KernelNetworkSettings("none", "mean", both_ways=True)

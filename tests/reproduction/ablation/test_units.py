@@ -20,6 +20,7 @@ from apportion.learn.shares.network_settings import Fitting, KernelNetworkSettin
 from apportion.program.llvm import graph_of_ir
 from apportion.program.vocabulary import Vocabulary
 from apportion.settings import load
+from reproduction.ablation.launches import LAUNCH
 from reproduction.ablation.page import FIGURE, TABLE_51, TABLE_52, write_page
 from reproduction.ablation.rows import AblationData, data_of, pack, unpack
 from reproduction.ablation.scores import EQUAL, PUBLISHED, measures_of, scores, weighted_rates
@@ -28,10 +29,12 @@ from reproduction.ablation.units import (
     Average,
     NetworkRow,
     Unit,
+    rows_of,
     run_over,
     run_units,
     shared_out,
     stacks,
+    stamp,
     time_forward,
     units_of,
 )
@@ -111,6 +114,8 @@ def test_what_is_packed_is_unpacked_with_the_same_folds(data: AblationData, tmp_
     pack(data, tmp_path / "kernels.npz")
     again = unpack(tmp_path / "kernels.npz")
     assert again.digest == data.digest
+    assert again.launch_digest == data.launch_digest
+    np.testing.assert_array_equal(again.pairs["cgo17-amd"].launch, data.pairs["cgo17-amd"].launch)
     for protocol in ("thesis", "source", "application"):
         for one, other in zip(*(folds_of(protocol, d.origins, seed=1) for d in (data, again)), strict=True):
             assert np.array_equal(one.test, other.test)
@@ -157,6 +162,44 @@ def test_folds_can_be_units_of_their_own(plan: Ablation, data: AblationData, tmp
     assert plan.stacked(0) == plan
     with pytest.raises(InvalidSetting, match="stack must not be negative"):
         plan.stacked(-1)
+
+
+def test_what_is_known_of_a_launch_reaches_the_readout_and_the_stamp(
+    data: AblationData, tmp_path: Path
+) -> None:
+    rows = (
+        NetworkRow("Plain", SMALL, ("regression",)),
+        NetworkRow("Told", SMALL, ("regression",), launch=True),
+        NetworkRow("Other seed", SMALL, ("regression",), seed=2, prepared=4),
+    )
+    plan = Ablation(rows, fitting=replace(FITTING, epochs=4))
+    units = units_of(plan, data, protocols=["thesis"])
+    assert rows_of(data, units[0]).inputs.shape == (40, 2)
+    assert rows_of(data, units[0], launch=True).inputs.shape == (40, 2 + len(LAUNCH))
+    assert (
+        len(
+            {
+                stamp(plan, data, replace(unit, row=name))
+                for unit in units[:1]
+                for name in ("Plain", "Told", "Other seed")
+            }
+        )
+        == 3
+    )
+    run_units(plan, data, units, tmp_path, device="cpu", report=lambda _: None)
+    said = [json.loads((tmp_path / unit.file).read_text())["folds"][0]["last"] for unit in units]
+    assert said[0] != said[1]
+    assert said[0] != said[2]
+
+
+def test_results_that_were_kept_before_a_setting_was_new_are_still_known(data: AblationData) -> None:
+    plan = Ablation((NetworkRow("Skips", SMALL),))
+    unit = units_of(plan, data, protocols=["thesis"])[0]
+    known = stamp(plan, data, unit)
+    told = Ablation((NetworkRow("Skips", SMALL, stack=5),))
+    assert stamp(told, data, unit) == known
+    both = Ablation((NetworkRow("Skips", replace(SMALL, both_ways=True)),))
+    assert stamp(both, data, unit) != known
 
 
 def test_workers_begin_at_different_units_and_cover_all(plan: Ablation, data: AblationData) -> None:

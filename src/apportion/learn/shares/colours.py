@@ -90,6 +90,20 @@ class GraphSet:
         """(E,) whether an edge leads to another node: convolutions add a loop to every node."""
         return np.not_equal(self.source, self.target)
 
+    def both_ways(self, *, flows: int = FLOWS) -> GraphSet:
+        """The same with a second edge against each edge, of a flow of its own."""
+        graph = np.repeat(np.arange(self.graphs), np.diff(self.edge_start))
+        order = np.argsort(np.concatenate([graph, graph]), kind="stable")
+
+        def twice(one: Numbers, other: Numbers) -> Numbers:
+            return np.concatenate([one, other])[order]
+
+        return GraphSet(
+            self.text, self.start, 2 * self.edge_start,
+            twice(self.source, self.target), twice(self.target, self.source),
+            twice(self.flow, self.flow + flows), twice(self.position, self.position),
+        )  # fmt: skip
+
     def chosen(self, graphs: Numbers) -> tuple[GraphSet, Numbers]:
         """Some of the graphs, in the order given; and the number that each of their nodes has here."""
         nodes, sizes = _spans(self.start, graphs)
@@ -109,6 +123,7 @@ class Colouring:
 
     levels: tuple[Numbers, ...]  # (N,) each: at the start, and after each step
     sent: Numbers  # (N,) nodes that send to equal nodes after the last step
+    resent: Numbers  # (N,) nodes that send to nodes of one colour of `sent`
     pooled: Numbers  # (N,) nodes of a graph that TopK pooling cannot tell apart
 
     @classmethod
@@ -122,7 +137,7 @@ class Colouring:
         """
         if sharing == "nodes":
             itself = np.arange(graphs.nodes)
-            return cls((itself,) * (steps + 1), itself, itself)
+            return cls((itself,) * (steps + 1), itself, itself, itself)
         loop = (~graphs.proper).astype(np.int64)
         token = 2 * (graphs.flow * 8192 + graphs.position) + loop if typed else loop
         levels = [_numbered(graphs.text.astype(np.uint64))]
@@ -132,11 +147,13 @@ class Colouring:
         if sharing == "last colours":
             levels = [last] * len(levels)
         nothing = np.zeros_like(last)
-        sent = _refined(nothing, graphs.source, graphs.target, nothing[graphs.source], colour=last)
+        plain = nothing[graphs.source]
+        sent = _refined(nothing, graphs.source, graphs.target, plain, colour=last)
+        resent = _refined(nothing, graphs.source, graphs.target, plain, colour=sent)
         pooled = _numbered(_mixed(graphs.graph) + _mixed(_mixed(last)))
         for _ in range(POOLING_ROUNDS):
             pooled = _refined(pooled, graphs.target, graphs.source, loop)
-        return cls(tuple(levels), sent, pooled)
+        return cls(tuple(levels), sent, resent, pooled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from apportion.data.batch import FLOWS
 from apportion.learn.nn.layers import sinusoids
 from apportion.learn.nn.stacked import (
     Generators,
@@ -28,10 +27,10 @@ from apportion.learn.nn.stacked import (
 )
 from apportion.learn.shares.network_inputs import EdgePlan, GraphPlans, StepPlan
 from apportion.learn.shares.network_settings import KernelNetworkSettings
-from apportion.learn.shares.pooling import Clusters, GatedSum, TopK
+from apportion.learn.shares.pooling import Clusters, GatedSum, LearnedClusters, TopK
 
 INPUTS = 2
-"Numbers beside the graph: the logarithms of the work-group size and of the bytes moved."
+"Numbers beside the graph, as published: the logarithms of the work-group size and of the bytes moved."
 LAYERS = 2
 "Layers that take turns: even steps use the first, odd steps the second."
 
@@ -45,7 +44,7 @@ class Messages(nn.Module):
         super().__init__()
         hidden = settings.hidden
         self.dropout = settings.states_dropout
-        self.message = StackedLinear(hidden, FLOWS * hidden, generators)
+        self.message = StackedLinear(hidden, settings.flows * hidden, generators)
         self.gate = StackedLinear(hidden, hidden, generators)
         self.update = StackedGRU(hidden, generators)
         table = sinusoids(positions, hidden).expand(len(generators), -1, -1).contiguous()
@@ -106,7 +105,7 @@ class RowInputs:
     """Rows that ask about graphs; each network has its own."""
 
     place: Tensor  # (M, B) graph of each row, counted over the networks' graphs
-    inputs: Tensor  # (M, B, INPUTS)
+    inputs: Tensor  # (M, B, I)
     counts: Tensor  # (M, B, 1) 0 for rows that fill up
 
 
@@ -118,6 +117,7 @@ class KernelNetwork(nn.Module):
         outputs: scores of a row.
         pooled: C, numbers that the gated sum pools to.
         positions: positions of edges that occur.
+        inputs: I, numbers beside the graph.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class KernelNetwork(nn.Module):
         outputs: int,
         pooled: int,
         positions: int,
+        inputs: int = INPUTS,
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -151,8 +152,10 @@ class KernelNetwork(nn.Module):
             self.pooling = TopK(hidden, generators)
         elif settings.pooling == "clusters":
             self.pooling = Clusters(hidden, generators)
-        width |= {"gated-sum": pooled, "top-k": hidden, "clusters": hidden}
-        entering = width[settings.pooling] + INPUTS
+        elif settings.pooling == "learned-clusters":
+            self.pooling = LearnedClusters(hidden, generators)
+        width |= {"gated-sum": pooled, "top-k": hidden, "clusters": hidden, "learned-clusters": hidden}
+        entering = width[settings.pooling] + inputs
         between = (hidden,) if settings.readout == "extended" else ()
         self.norm = StackedNorm(len(generators), entering)
         widths = (entering, settings.readout_hidden, *between, outputs)

@@ -79,6 +79,7 @@ class GraphPlans:
         chosen: the graphs that are wanted, by number.
         texts: rows of the embedding.
         models: M.
+        flows: kinds of edges.
     """
 
     def __init__(
@@ -90,10 +91,11 @@ class GraphPlans:
         texts: int,
         models: int,
         device: torch.device,
+        flows: int = FLOWS,
     ) -> None:
         self.few, self._nodes = graphs.chosen(np.asarray(chosen, np.int64))
         self.graphs = self.few.graphs
-        self._colouring, self._build = colouring, _Builder(self.few, models, device)
+        self._colouring, self._build = colouring, _Builder(self.few, models, device, flows)
         self._texts = texts
 
     @cached_property
@@ -146,6 +148,20 @@ class GraphPlans:
         return self._build.sent(self._sender, self._levels[-1])
 
     @cached_property
+    def _resender(self) -> Level:
+        return Level.of(self._colouring.resent[self._nodes])
+
+    @cached_property
+    def resent(self) -> SumPlan:
+        """Sum over the targets of each colour of those that send to senders."""
+        return self._build.sent(self._resender, self._sender)
+
+    @cached_property
+    def clustered(self) -> SumPlan:
+        """Sum over the nodes of each graph, by their colours as `resent` has them."""
+        return self._build.pool(self._resender, np.ones(self.few.nodes))
+
+    @cached_property
     def received(self) -> SumPlan:
         """Sum over the senders of each graph, each as often as it receives."""
         return self._build.pool(self._sender, self.few.in_degree.astype(np.float64))
@@ -170,8 +186,8 @@ class GraphPlans:
 
 
 class _Builder:
-    def __init__(self, graphs: GraphSet, models: int, device: torch.device) -> None:
-        self.graphs, self.models, self.device = graphs, models, device
+    def __init__(self, graphs: GraphSet, models: int, device: torch.device, flows: int) -> None:
+        self.graphs, self.models, self.device, self.flows = graphs, models, device, flows
 
     def plan(
         self,
@@ -200,15 +216,18 @@ class _Builder:
     def step(self, below: Level, level: Level) -> StepPlan:
         graphs = self.graphs
         edge, row = level.edges_at(graphs.target)
-        position, line = graphs.position[edge], below.colour[graphs.source[edge]] * FLOWS + graphs.flow[edge]
+        position, line = (
+            graphs.position[edge],
+            below.colour[graphs.source[edge]] * self.flows + graphs.flow[edge],
+        )
         highest = int(graphs.position.max(initial=0)) + 1
-        used, slot = _used(line * highest + position, below.count * FLOWS * highest)
+        used, slot = _used(line * highest + position, below.count * self.flows * highest)
         slots = _full(len(used))
         degree = np.bincount(row, minlength=level.count)
         each = np.arange(len(used))
         return StepPlan(
             self.parent(below, level),
-            self.plan(each, used // highest, rows=slots, table=_full(below.count) * FLOWS),
+            self.plan(each, used // highest, rows=slots, table=_full(below.count) * self.flows),
             self.plan(each, used % highest, rows=slots, table=highest),
             self.plan(row, slot, 1 / degree[row], rows=_full(level.count), table=slots),
         )

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.batch import FLOWS
 from apportion.errors import InvalidSetting
 from apportion.learn.shares.colours import GraphSet, Sharing
 
@@ -19,7 +20,7 @@ class KernelNetworkSettings:
     """One row of the ablation; as it stands, the model that the thesis chose (Figure 5.4)."""
 
     layers: Literal["none", "convolution", "attention", "messages"] = "messages"
-    pooling: Literal["gated-sum", "mean", "skips", "top-k", "clusters"] = "skips"
+    pooling: Literal["gated-sum", "mean", "skips", "top-k", "clusters", "learned-clusters"] = "skips"
     readout: Literal["plain", "extended"] = "extended"
     hidden: int = 64
     steps: int = 6
@@ -31,6 +32,8 @@ class KernelNetworkSettings:
     pooling_dropout: float = 0.2
     "Of the gated sum."
     readout_hidden: int = 192
+    both_ways: bool = False
+    "Messages go against the edges too, by maps of their own."
 
     def __post_init__(self) -> None:
         for name in ("hidden", "steps", "readout_hidden"):
@@ -41,6 +44,13 @@ class KernelNetworkSettings:
                 raise InvalidSetting(f"{name} must lie below 1, not {getattr(self, name)}")
         if self.layers != "messages" and self.pooling != "mean":
             raise InvalidSetting(f"The pooling {self.pooling!r} goes with the layers 'messages' alone")
+        if self.both_ways and self.layers != "messages":
+            raise InvalidSetting("both_ways goes with the layers 'messages' alone")
+
+    @property
+    def flows(self) -> int:
+        """Kinds of edges that have a map of their own."""
+        return 2 * FLOWS if self.both_ways else FLOWS
 
     @property
     def states_dropout(self) -> float:
@@ -54,7 +64,7 @@ class KernelRows:
 
     graphs: GraphSet
     graph: NDArray[np.int64]  # (R,) the graph of each row
-    inputs: Floats  # (R, 2)
+    inputs: Floats  # (R, I): logarithms of work-group size and bytes moved, then what else is known
     labels: Floats  # (R,) a number, or the number of a class
     classes: int = 0
     "0 when numbers are asked for."

@@ -14,7 +14,9 @@ from apportion.learn.shares.colours import POOLING_ROUNDS
 from apportion.learn.shares.network_inputs import GraphPlans, TopKPlan
 
 CLUSTERS = 512
-"Clusters of differentiable pooling."
+"Clusters of differentiable pooling, as published."
+LEARNED_CLUSTERS = 16
+"Clusters where the assignment learns: fewer than the nodes of all but the smallest graphs."
 _FAR = 1e6
 "More than any score: it keeps graphs apart in one sort."
 
@@ -55,6 +57,32 @@ class Clusters(nn.Module):
         embedded = F.relu(self.first(graphs.sent(last)))
         summed = torch.bmm(graphs.received(embedded), self.second.weight) + graphs.sizes * self.second.bias
         return summed / CLUSTERS
+
+
+class LearnedClusters(nn.Module):
+    """Differentiable pooling whose assignment learns: a layer reads each cluster by weights of its own.
+
+    As in `Clusters`, embedding and assignment are each two un-normalised convolutions against the edges. The
+    layer takes the place of the mean over clusters, so that it matters which nodes come together.
+    """
+
+    def __init__(self, hidden: int, generators: Generators) -> None:
+        super().__init__()
+        self.first = StackedLinear(hidden, hidden, generators)
+        self.second = StackedLinear(hidden, hidden, generators)
+        self.first_assigned = StackedLinear(hidden, hidden, generators)
+        self.second_assigned = StackedLinear(hidden, LEARNED_CLUSTERS, generators)
+        self.behind = StackedLinear(LEARNED_CLUSTERS * hidden, hidden, generators)
+
+    def forward(self, first: Tensor, last: Tensor, graphs: GraphPlans) -> Tensor:
+        """(M, G, H)."""
+        sent = graphs.sent(last)
+        embedded = self.second(graphs.resent(F.relu(self.first(sent))))
+        assigned = self.second_assigned(graphs.resent(F.relu(self.first_assigned(sent))))
+        parts = torch.softmax(assigned, dim=2).tensor_split(LEARNED_CLUSTERS, dim=2)
+        # Divided by the nodes of the graph, which are few in one program and many in another.
+        clusters = [graphs.clustered(embedded * part) / graphs.sizes for part in parts]
+        return F.relu(self.behind(torch.cat(clusters, dim=2)))
 
 
 class TopK(nn.Module):

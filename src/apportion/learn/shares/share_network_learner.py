@@ -59,6 +59,10 @@ class ShareNetworkExperiment:
     def __post_init__(self) -> None:
         if self.held_out < 2:
             raise InvalidSetting(f"held_out must be at least 2, not {self.held_out}")
+        if self.hyperparameters.both_ways:
+            raise InvalidSetting(
+                "A network that is answered without torch reads edges one way: both_ways = false"
+            )
         if (self.hyperparameters.layers, self.hyperparameters.pooling) != ("messages", "skips"):
             raise InvalidSetting(
                 "Only networks of messages whose states are pooled after each step (layers = messages, "

@@ -49,18 +49,17 @@ class Workshop:
         """The graphs of some rows: (R,) where each row's graph stands among them, and their plans."""
         used = np.unique(self.graph[rows])
         typed = settings.layers == "messages"
-        kind = (settings.steps, typed, sharing)
+        kind = (settings.steps, typed, sharing, settings.both_ways)
+        graphs = self.graphs.both_ways() if settings.both_ways else self.graphs
         key = (*kind, models, used.tobytes())
         if key not in self._plans:
             if kind not in self._colourings:
-                self._colourings[kind] = Colouring.of(
-                    self.graphs, settings.steps, typed=typed, sharing=sharing
-                )
+                self._colourings[kind] = Colouring.of(graphs, settings.steps, typed=typed, sharing=sharing)
             place = np.full(self.graphs.graphs, -1)
             place[used] = np.arange(len(used))
             plans = GraphPlans(
-                self.graphs, self._colourings[kind], used,
-                texts=self.texts, models=models, device=self.device,
+                graphs, self._colourings[kind], used,
+                texts=self.texts, models=models, device=self.device, flows=settings.flows,
             )  # fmt: skip
             self._plans[key] = place[self.graph], plans
         return self._plans[key]
@@ -78,7 +77,7 @@ def network_for(
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     network = KernelNetwork(
         settings, generators, texts=workshop.texts, outputs=rows.outputs, pooled=rows.pooled,
-        positions=workshop.positions,
+        positions=workshop.positions, inputs=rows.inputs.shape[1],
     )  # fmt: skip
     return network.to(workshop.device)
 
