@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "class_times.h"
+#include "schedule_plan.h"
 
 namespace apportion {
 namespace {
@@ -261,7 +262,7 @@ public:
         ahead_.assign(systems_, Frees(0));
         ahead_known_.assign(systems_, 0);
         if (jobs.limit) limit_.assign(jobs.limit, jobs.limit + jobs.count);
-        if (options.learn) 
+        if (options.learn)
             learned_.emplace(options.class_sigma, options.class_deviation, options.trust, options.programs, systems_,
                              options.repeat_sigma);
         if (options.explore > 0) {
@@ -274,6 +275,7 @@ public:
         waiting_.resize(jobs.count);
         if (options.backfill != Backfill::none) reserved_.assign(jobs.count, -1.0);
         for (int64_t slots : options.slots) all_slots_ += slots;
+        if (options.plan) plan_.emplace(jobs, options);
     }
 
     ScheduleResult run() {
@@ -282,6 +284,7 @@ public:
             double now = kInfinity;
             if (next < jobs_.count) now = jobs_.arrival[next];
             if (!ends_.empty()) now = std::min(now, ends_.top().first);
+            if (!starts_.empty()) now = std::min(now, starts_.top().first);
             now_ = now;
             again_.clear();
             while (!ends_.empty() && ends_.top().first == now) {
@@ -292,11 +295,10 @@ public:
             for (int64_t job : again_) arrive(job);
             while (next < jobs_.count && jobs_.arrival[next] == now) arrive(next++);
             age();
-            if (options_.late)
-                decide_late();
-            else
-                for (size_t system = 0; system < systems_; ++system)
-                    if (touched_[system]) decide_bound(system);
+            if (plan_) decide_planned();
+            if (options_.late && !plan_) decide_late();
+            for (size_t system = 0; !options_.late && system < systems_; ++system)
+                if (touched_[system]) decide_bound(system);
             std::fill(touched_.begin(), touched_.end(), 0);
         }
         return std::move(result_);
@@ -354,6 +356,10 @@ private:
         Waiting entry{1, jobs_.key ? jobs_.key[job] : 0.0, again ? waiting_[job].turn : turn_++, job};
         waiting_[job] = entry;
         queue_of(system).insert(entry);
+        if (plan_) {
+            plan_->arrive(job, now_);
+            starts_.push({plan_->of(job).start, job});
+        }
         if (jobs_.age && std::isfinite(jobs_.age[job])) ages_.push({now_ + jobs_.age[job], job});
         if (!waiting_of_.empty() && jobs_.program[job] >= 0) {
             ++waiting_of_[jobs_.program[job]];
@@ -487,6 +493,7 @@ private:
             }
         }
         const double truth = jobs_.truth[cell(job, system)];
+        if (plan_ && truth != jobs_.predicted[cell(job, system)]) unplan();
         const bool cut = truth > limit(job);
         if (!running_of_.empty() && jobs_.program[job] >= 0) --running_of_[jobs_.program[job] * systems_ + system];
         learn(job, system, cut ? limit(job) : truth, cut);
@@ -658,6 +665,38 @@ private:
         }
     }
 
+    // Jobs begin as planned, until one takes longer or shorter than was predicted.
+    void decide_planned() {
+        for (size_t system = 0; plan_ && system < systems_; ++system)
+            if (!running_[system].empty() && running_[system].begin()->first <= now_) unplan();
+        if (!plan_) return;
+        Queue& queue = queues_[0];
+        int64_t looked = 0;
+        if (any_ && plan_->holes())
+            for (auto at = queue.begin(); at != queue.end() && looked_at(looked); ++at, ++looked)
+                if (plan_->of(at->job).start > now_ && plan_->improve(at->job, now_))
+                    starts_.push({plan_->of(at->job).start, at->job});
+        any_ = false;
+        while (plan_ && !starts_.empty() && starts_.top().first <= now_) {
+            const auto [start, job] = starts_.top();
+            starts_.pop();
+            const Plan::Place& place = plan_->of(job);
+            if (place.start != start || result_.predicted[job] > 0) continue;  // it was moved
+            if (free_[place.system] < jobs_.width[job]) {
+                unplan();
+                break;
+            }
+            queue.erase(waiting_[job]);
+            begin(job, place.system);
+        }
+    }
+
+    void unplan() {
+        plan_.reset();
+        starts_ = {};
+        any_ = true;
+    }
+
     bool open(bool holes, bool easy) const {
         for (size_t system = 0; system < systems_; ++system)
             if (easy ? free_[system] > 0 : holes ? profiles_[system].open() : lines_[system].open()) return true;
@@ -759,7 +798,8 @@ private:
     int64_t turn_ = 0;
     bool any_ = false;
     int64_t all_slots_ = 0;
-    Soonest<std::pair<double, int64_t>> ends_, ages_;
+    std::optional<Plan> plan_;
+    Soonest<std::pair<double, int64_t>> ends_, ages_, starts_;
     std::vector<int64_t> again_;
     std::vector<Running> running_;
     std::vector<Queue> queues_;

@@ -34,6 +34,7 @@ struct ScheduleOptions {
     double repeat_sigma = 0;   // of log2 of a run repeated
     double explore = 0;        // part of all slot time that trials of systems and starting jobs again may cost
     bool list = false;         // late: any waiting job that fits may start, none waits for one ahead of it
+    bool plan = false;         // late: as long as predicted times hold, no job ends later than with earliest finish
     int64_t programs = 0;
     // For learning: see ClassTimes.
     const double* class_sigma = nullptr;      // (P, S)

@@ -66,7 +66,7 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
                     std::optional<Column<int32_t>> only, std::optional<Column<int32_t>> program,
                     std::optional<Column<double>> key, std::optional<Column<double>> age, int32_t backfill, int64_t depth,
                     bool late, bool by_limit, bool requeue, bool learn, double quantile_z, double tie,
-                    double repeat_sigma, double explore, bool list, int64_t programs,
+                    double repeat_sigma, double explore, bool list, bool plan, int64_t programs,
                     std::optional<Matrix> class_sigma, std::optional<Matrix> class_deviation, double trust) {
     apportion::ScheduleJobs jobs;
     const size_t count = arrival.size();
@@ -86,6 +86,7 @@ nb::tuple scheduled(bool in_order, Column<double> arrival, Column<int64_t> width
     options.depth = depth, options.late = late, options.by_limit = by_limit, options.requeue = requeue;
     options.learn = learn && jobs.program, options.quantile_z = quantile_z, options.tie = tie;
     options.repeat_sigma = repeat_sigma, options.explore = explore, options.list = list, options.programs = programs;
+    options.plan = plan && late;
     if (options.learn) {
         for (const auto& matrix : {class_sigma, class_deviation})
             if (!matrix || matrix->shape(0) != static_cast<size_t>(options.programs) ||
@@ -151,7 +152,8 @@ void bind_schedule(nb::module_& module) {
                nb::kw_only(), "sigma"_a = nb::none(), "limit"_a = nb::none(), "only"_a = nb::none(),
                "program"_a = nb::none(), "key"_a = nb::none(), "age"_a = nb::none(), "backfill"_a = 0, "depth"_a = 100,
                "late"_a = false, "by_limit"_a = false, "requeue"_a = false, "learn"_a = false, "quantile_z"_a = 0.0,
-               "tie"_a = 0.0, "repeat_sigma"_a = 0.0, "explore"_a = 0.0, "list"_a = false, "programs"_a = 0,
+               "tie"_a = 0.0, "repeat_sigma"_a = 0.0, "explore"_a = 0.0, "list"_a = false,
+               "plan"_a = false, "programs"_a = 0,
                "class_sigma"_a = nb::none(), "class_deviation"_a = nb::none(), "trust"_a = 1.0,
                "Each job's system, start, end, predicted seconds and whether it was killed; then slot-seconds lost, "
                "trials made on purpose, the longest delay of a reserved head, and runs started again elsewhere.");

@@ -212,8 +212,8 @@ SIZE = """
 import json, resource, sys, time
 import numpy as np
 from apportion.schedule import JobTrace, SchedulingProblem, SystemSlots, exact, policies
-jobs, count, slots, widest, policy = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]),
-sys.argv[5]
+jobs, count, slots, widest = (int(word) for word in sys.argv[1:5])
+policy = sys.argv[5]
 drawing = np.random.default_rng(0)
 seconds = drawing.lognormal(5, 1, jobs)[:, None] * drawing.uniform(0.5, 2, (jobs, count))
 width = drawing.integers(1, widest + 1, jobs)

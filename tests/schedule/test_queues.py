@@ -232,6 +232,41 @@ def test_the_plain_loop_and_the_events_agree_on_queues_without_holes(trace):
     assert np.array_equal(plain.start, events.start)
 
 
+@st.composite
+def wide_traces(draw):
+    """Jobs of several widths that come closely after each other: earliest finish leaves holes."""
+    slots = draw(st.lists(st.integers(3, 6), min_size=1, max_size=3))
+    rows, arrival = [], 0
+    for _ in range(draw(st.integers(5, 40))):
+        arrival += draw(st.sampled_from([0, 0, 1, 3]))
+        times = [draw(st.sampled_from([1.0, 2.5, 7.0, 20.0, inf])) for _ in slots]
+        rows.append((arrival, draw(st.integers(1, 3)), times if min(times) < inf else [3.0] * len(slots)))
+    return trace_of(rows, slots)
+
+
+@limits(max_examples=150, deadline=None)
+@drawn(wide_traces())
+def test_with_true_times_careful_ends_no_job_later_than_earliest_finish(trace):
+    plain, found = run("eft", trace), run("careful", trace)
+    assert (found.end <= plain.end).all()
+
+
+def test_careful_fills_the_hole_before_a_wide_job():
+    # Earliest finish puts the third job behind the second, which needs all slots; two of them are empty until 10.
+    trace = trace_of([(0, 1, [10]), (0, 3, [5]), (1, 1, [9]), (1, 2, [4])], [3])
+    assert run("eft", trace).end.tolist() == [10, 15, 24, 19]
+    assert run("careful", trace).end.tolist() == [10, 15, 10, 19]
+
+
+@pytest.mark.parametrize(("first", "start", "system"), [(9.5, 9.5, 0), (10.0, 10.0, 0), (30.0, 10.0, 1)])
+def test_careful_gives_up_its_plan_when_a_time_is_not_what_was_claimed_to_be_exact(first, start, system):
+    # The first job is to end at 10; the second is planned behind it, and would end on b at 21.
+    trace = trace_of([(0, 1, [first, inf]), (9, 1, [10, 12])], [1, 1],
+                     program=np.array([0, 1], np.int32), programs=("p", "q"))  # fmt: skip
+    found = run("careful", trace, beliefs=Beliefs(np.array([[10, inf], [10, 12.0]])))
+    assert (found.start[1], found.system[1]) == (start, system)
+
+
 def test_the_oracle_is_the_same_policy_given_the_truth():
     trace = trace_of([(number, 1, [10 + number % 3, 12]) for number in range(30)], [1, 1])
     wrong = with_errors(trace, 2.0, seed=3)

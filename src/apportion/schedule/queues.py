@@ -62,6 +62,7 @@ def by_events(
     age: Floats | None = None,
     anything_that_fits: bool = False,
     careful: bool = False,
+    plan: bool = False,
 ) -> Schedule:
     """Queues with backfilling or late binding; ends come before arrivals before decisions at one instant.
 
@@ -74,6 +75,8 @@ def by_events(
         age: seconds of waiting after which a job goes before all that have not waited so long.
         anything_that_fits: no waiting job holds slots for itself.
         careful: use sigmas, and learn from jobs that have finished.
+        plan: late, by predictions that claim to be exact: as long as they hold, no job ends later than with
+            plain earliest finish.
     """
     settings = problem.settings
     more: dict[str, object] = {
@@ -84,6 +87,8 @@ def by_events(
         "age": age,
         "list": anything_that_fits,
     }
+    if plan:
+        more["plan"] = True
     if careful:
         more |= {
             "learn": settings.learn,

@@ -39,9 +39,12 @@ def sjf(problem: SchedulingProblem) -> Schedule:
 def careful(problem: SchedulingProblem) -> Schedule:
     """Late binding by a quantile of the predicted end, corrected by what finished jobs of the class took;
     holes in front of wide jobs are filled; jobs without a prediction worth using go where the user or the
-    default says."""
+    default says. As long as predictions claim to be exact and are, no job ends later than with `eft`."""
     problem.need_times("careful")
-    return by_events(problem, late=True, backfill="conservative", careful=True)
+    beliefs, settings = problem.beliefs, problem.settings
+    exact = beliefs.abstains is None and (beliefs.sigma is None or not beliefs.sigma.any())
+    planned = exact and problem.trace.limit is None and settings.backfill is None
+    return by_events(problem, late=True, backfill="conservative", careful=True, plan=planned)
 
 
 def careful_short(problem: SchedulingProblem) -> Schedule:
