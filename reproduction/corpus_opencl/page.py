@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from apportion.report.numbers import with_interval
 from reproduction.corpus_opencl.packages import Package
@@ -54,7 +55,13 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "")
         "",
     ]
     tried = [row for row in kernels if row.ran is not None]
+    late = {
+        (row.package, row.file): replace(row, kernel="", reason=row.not_given)
+        for row in rows
+        if row.route and row.not_given
+    }
     for title, failed in (
+        ("Files that compile only with options or guesses", list(late.values())),
         ("Files that compile on no route", [row for row in rows if not row.route]),
         ("Kernels without a prediction", [row for row in kernels if not row.predicted]),
         ("Kernels whose work is not shared", [r for r in kernels if r.predicted and not r.splittable]),

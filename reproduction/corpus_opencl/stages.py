@@ -67,6 +67,8 @@ class KernelRow:
     "Kernels that a file which compiles on no route seems to hold."
     reason: str = ""
     "Of the first stage that failed."
+    not_given: str = ""
+    "Why the file does not compile as it is."
 
     @property
     def found_unshareable(self) -> bool:
@@ -77,27 +79,41 @@ class KernelRow:
     @property
     def failure(self) -> str:
         """The class of the reason."""
-        if not self.reason:
-            return ""
-        found = (name for name, words in _CLASSES.items() if re.search(words, self.reason))
-        return next(found, "something else")
+        return class_of(self.reason)
+
+
+def class_of(reason: str) -> str:
+    """What kind of failure a reason tells; nothing for no reason."""
+    if not reason:
+        return ""
+    return next((name for name, words in _CLASSES.items() if re.search(words, reason)), "something else")
 
 
 def rows_of(package: Package, path: Path) -> list[KernelRow]:
     """Everything that can be said without running: a row for each kernel, or one for the file."""
     file = str(path.relative_to(package.root))
-    source, route, reason = _compiled(package, path)
+    source, route, reasons = _compiled(package, path)
+    given = reasons.get(ROUTES[0], "")
     if source is None:
-        return [KernelRow(package.name, file, unread=package.kernels_in(path), reason=reason)]
+        reason = next((reasons[route] for route in (ROUTES[1], ROUTES[0]) if route in reasons), "")
+        return [
+            KernelRow(package.name, file, unread=package.kernels_in(path), reason=reason, not_given=given)
+        ]
     try:
         ir = ir_of(source, CompileOptions(seconds=SECONDS))
         signatures, accesses = signatures_of(ir, str(source.text)), accesses_of(ir, str(source.text))
     except ApportionError as error:
-        return [KernelRow(package.name, file, unread=package.kernels_in(path), reason=_first(error))]
+        return [
+            KernelRow(
+                package.name, file, unread=package.kernels_in(path), reason=_first(error), not_given=given
+            )
+        ]
     own = set(re.findall(r"\w+", path.read_text("utf-8", "replace")))
     mine = own & set(signatures) or set(signatures)  # without those of files that are put before it
     return [
-        _described(KernelRow(package.name, file, name, route), source, ir, signature, accesses[name])
+        _described(
+            KernelRow(package.name, file, name, route, not_given=given), source, ir, signature, accesses[name]
+        )
         for name, signature in signatures.items()
         if name in mine
     ]
@@ -123,23 +139,23 @@ def ran(package: Package, row: KernelRow, backend: Backend) -> KernelRow:
     return replace(row, ran=True, equal=execution.verified)
 
 
-def _compiled(package: Package, path: Path) -> tuple[Source | None, str, str]:
-    """The source by the first route on which it compiles, and which one; else the last reason."""
-    reason = ""
+def _compiled(package: Package, path: Path) -> tuple[Source | None, str, dict[str, str]]:
+    """The source by the first route on which it compiles, and which one; and why those before it fail."""
+    reasons: dict[str, str] = {}
     for route, build in _ways(package, path):
         try:
             source = Source.read(path, "opencl", **({} if build is None else {"build": build}))
             if route == ROUTES[2]:
                 source, _ = guessed(source)
             if kernels_of(ir_of(source, CompileOptions(seconds=SECONDS))):
-                return source, route, ""
-            reason = "conditions leave out every kernel: a macro is missing"
+                return source, route, reasons
+            reasons[route] = "conditions leave out every kernel: a macro is missing"
         except CompileError as error:
-            if route != ROUTES[2]:
-                reason = _first(error)
+            reasons[route] = _first(error)
         except ApportionError as error:
-            return None, "", _first(error)  # what takes too long does so with guesses, too
-    return None, "", reason
+            reasons[route] = _first(error)
+            break  # what takes too long does so with guesses, too
+    return None, "", reasons
 
 
 def _ways(package: Package, path: Path) -> Iterator[tuple[str, BuildOptions | None]]:

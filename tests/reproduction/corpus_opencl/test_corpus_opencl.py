@@ -42,6 +42,10 @@ def test_a_file_takes_the_first_route_on_which_a_kernel_comes_out(tmp_path: Path
         "hidden": ["with the package's options"], "guessed": ["with guesses"], "wrong": [""],
     }  # fmt: skip
     assert [row.unread for row in rows["wrong"]] == [2]
+    assert [rows[name][0].not_given.partition(": ")[2][:22] for name in ("plain", "typed", "guessed")] == [
+        "", "unknown type name 'T'.", "unknown type name 'U'.",
+    ]  # fmt: skip
+    assert "leave out every kernel" in rows["hidden"][0].not_given
     assert all(row.predicted and row.graph for name in ("plain", "typed") for row in rows[name])
 
 
@@ -84,14 +88,30 @@ def test_the_page_counts_kernels_of_files_that_nobody_could_read_and_sets_held_o
         KernelRow("made", "a.cl", "k", "as given", True, True, 0, True, True, True),
         KernelRow("made", "b.cl", unread=3, reason="b.cl:1: unknown type name 'T'"),
         KernelRow("new", "c.cl", "k", "as given", True, True, 0, True),
+        *(
+            KernelRow(
+                "made",
+                "d.cl",
+                name,
+                "with guesses",
+                True,
+                True,
+                0,
+                True,
+                not_given="d.cl:1: 'h' file not found",
+            )
+            for name in ("k", "l")
+        ),
     ]
     known = [
         Package("made", "debian", "made_1.0", tmp_path, ""),
         Package("new", "pypi", "new-2", tmp_path, "", held_out=True),
     ]
     said = page(rows, known)
-    assert "| kernels that compile as they are | 2 of 5 | 40.0% (11.8% to 76.9%) | 70 % |" in said
+    assert "| kernels that compile as they are | 2 of 7 | 28.6% (8.2% to 64.1%) | 70 % |" in said
     assert "about 3 kernels in files that compile on no route" in " ".join(said.split())
     held = said.partition("## Packages that nobody had looked into")[2].partition("## Packages")[0]
     assert "| kernels that compile as they are | 1 of 1 |" in held
     assert "| a macro or type is missing | 1 |" in said
+    late = said.partition("Files that compile only with options or guesses (1):")[2]
+    assert "| a header is missing | 1 | `made/d.cl`: d.cl:1: 'h' file not found |" in late
