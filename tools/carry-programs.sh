@@ -17,4 +17,5 @@ if [ -e /usr/include/starpu/1.3/starpu.h ]; then
     ldd "$OUT/starpu_replay" | awk '$3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libgcc_s|libOpenCL|libdl|libpthread)\.so' |
         xargs -I{} cp -L {} "$OUT/lib"
 fi
+[ -e carry/campaign/suite.parquet ] || .venv/bin/python -m reproduction.campaign.steps pack carry/campaign
 du -sh carry "$OUT"

@@ -18,7 +18,7 @@ if [ ! -e "$OUT/site.tar.xz" ]; then
     "$WORK/venv/bin/pip" --quiet download --no-deps --only-binary=:all: --python-version "$version" \
         --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --dest "$WORK/wheels" \
         polars polars-runtime-32 pyopencl cyclopts pydantic pydantic-core rich attrs docstring-parser rich-rst docutils \
-        markdown-it-py mdurl pygments typing-inspection typing-extensions annotated-types pytools platformdirs siphash24
+        markdown-it-py mdurl pygments typing-inspection typing-extensions annotated-types pytools platformdirs siphash24 safetensors
     for wheel in "$WORK"/wheels/*.whl; do unzip -q -o "$wheel" -d "$WORK/site"; done
     find "$WORK/site" -name '*.so' -exec strip --strip-unneeded {} +
     tar c -C "$WORK/site" . | xz -3 -T0 > "$WORK/site.tar.xz" && mv "$WORK/site.tar.xz" "$OUT"

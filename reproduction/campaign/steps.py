@@ -36,7 +36,6 @@ from types import ModuleType
 import numpy as np
 import polars as pl
 
-from apportion.cli import main as apportion
 from apportion.data.published import cgo17
 from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
@@ -56,6 +55,7 @@ from apportion.runtime.workload import Case, Workload, from_json
 from apportion.settings import cache_folder
 from apportion.suite import PROBLEMS
 from apportion.suite.generator import Rejected, generate
+from reproduction.__main__ import main as reproduce
 from reproduction.campaign.preparing import PreparedWorkload, prepare
 from reproduction.campaign.suite_workloads import SUITE, keep_instances, kept_instance, workloads_of
 
@@ -419,7 +419,7 @@ def fit(folder: Path, results: Path) -> None:
 
 
 def suite(folder: Path, words: list[str]) -> None:
-    """`apportion suite` where there is no compiler: the suite's IR was packed."""
+    """A reproduction over the suite's kernels where there is no compiler: the suite's IR was packed."""
     known = dict(pl.read_parquet(folder / "suite.parquet").select("digest", "ir").iter_rows())
 
     def packed(source: Source, options: object) -> str:
@@ -428,7 +428,7 @@ def suite(folder: Path, words: list[str]) -> None:
     sys.modules["packed_ir"] = ModuleType("packed_ir")
     sys.modules["packed_ir"].__dict__["packed"] = packed
     frontends._entries["opencl"] = "packed_ir:packed"
-    apportion(["suite", *words])
+    reproduce(words)
 
 
 def tables(results: Path) -> None:
