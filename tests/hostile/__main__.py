@@ -1,89 +1,170 @@
-"""Run every hostile kernel, and write the page of what was tried: `python -m tests.hostile OUT.md`."""
+"""Run hostile kernels, and write the page of what was tried.
+
+    python -m tests.hostile RECORD.json [--driver pocl] [--seconds 40]
+    python -m tests.hostile --page docs/results/hostile.md
+
+The first runs every attempt against the drivers that are here, or those that are named, and keeps what became
+of each; with a time, those that it has time for. The second makes the page of all records in the folder
+`hostile` beside it. Drivers are `pocl`, `intel`, `nvidia`, and `beside`: PoCL in a process that has opened a
+GPU's driver too.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import platform
-import re
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
-from tests.hostile.kernels import ATTEMPTS
+from apportion.errors import ApportionError
+from apportion.report.hardware import processor
+from tests.hostile.kernels import ATTEMPTS, Attempt
+from tests.hostile.plain import CARD_ATTEMPTS, PLAIN_ATTEMPTS
+from tests.hostile.trying import PLATFORMS, problem_of, target
 
-_CASE = re.compile(r"\[(?P<driver>\w+)-(?P<category>\w+): .*\]$|\[(?P<first>\w+): .*-(?P<last>\w+)\]$")
-_DRIVERS = {"pocl": "PoCL 3", "intel": "Intel's runtime"}
+_TITLES = {
+    "pocl": "PoCL 3",
+    "intel": "Intel's runtime",
+    "nvidia": "NVIDIA's driver",
+    "beside": "PoCL 5 beside NVIDIA's driver",
+}
 
 
-def main(out: Path) -> int:
-    """Write the page; the exit status of the tests."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "tests/hostile/test_kernels.py",
-            f"--junitxml={report}",
+def main() -> int:
+    """Try, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("record", type=Path, nargs="?", help="where to keep what became of each attempt")
+    parser.add_argument("--driver", action="append", choices=PLATFORMS)
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="of each driver: begin nothing after so long"
+    )
+    parser.add_argument("--page", type=Path)
+    chosen = parser.parse_args()
+    if chosen.page is not None:
+        records = [
+            json.loads(file.read_text()) for file in sorted((chosen.page.parent / "hostile").glob("*.json"))
         ]
-        status = subprocess.run(command, check=False).returncode
-        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
-    out.write_text(page(cases, time.monotonic() - started))
-    return status
+        chosen.page.write_text(page(records))
+        return 0
+    if chosen.record is None:
+        parser.error("RECORD.json or --page is wanted")
+    return tried(chosen.record, chosen.driver or list(PLATFORMS), chosen.seconds)
 
 
-def page(cases: list[ElementTree.Element], seconds: float) -> str:
-    """The table of what was tried and survived, and the list of attempts."""
-    tried: Counter[tuple[str, str]] = Counter()
-    survived: Counter[tuple[str, str]] = Counter()
-    for case in cases:
-        found = _CASE.search(case.get("name", ""))
-        if found is None or case.find("skipped") is not None:
-            continue
-        key = (found["driver"] or found["last"], found["category"] or found["first"])
-        tried[key] += 1
-        survived[key] += case.find("failure") is None and case.find("error") is None
-    drivers = [name for name in _DRIVERS if any(driver == name for driver, _ in tried)]
-    categories = list(dict.fromkeys(one.category for one in ATTEMPTS))
-    lines = [
-        "# Hostile kernels", "",
-        f"`python -m tests.hostile docs/results/hostile.md`, {datetime.now(UTC).date()}, Linux "
-        f"{platform.release()}, {seconds:.0f} s. A kernel is *survived* when what it tried failed or its launch "
-        "was ended, the user's files are as they were, and the next kernel of the same worker gives the right "
-        "result. Cases are tried / survived.", "",
-        "| category | " + " | ".join(_DRIVERS[name] for name in drivers) + " |",
+def attempts_on(driver: str) -> list[Attempt]:
+    """What is tried against a driver; first what is quick: what must end its process takes longer."""
+    if driver == "nvidia":
+        return [*PLAIN_ATTEMPTS, *CARD_ATTEMPTS]
+    if driver == "beside":
+        return sorted(ATTEMPTS, key=lambda one: not one.allowed or one.exhausts)
+    return [*ATTEMPTS, *PLAIN_ATTEMPTS]
+
+
+def tried(out: Path, drivers: Sequence[str], seconds: float) -> int:
+    """Try everything for which there is time, and write it down as it goes."""
+    record: dict[str, Any] = {
+        "command": f"python -m tests.hostile {' '.join(sys.argv[1:])}", "date": str(datetime.now(UTC).date()),
+        "system": f"Linux {platform.release()}", "hardware": processor(), "processors": os.cpu_count(),
+        "drivers": {}, "cases": [],
+    }  # fmt: skip
+    failures = 0
+    for driver in drivers:
+        for case in _cases(driver, time.monotonic() + seconds, record["drivers"]):
+            record["cases"].append(case)
+            failures += case["problem"] is not None
+            print(f"{driver}, {case['category']}: {case['name']}: {case['problem'] or 'survived'}"
+                  f" ({case['seconds']} s)", flush=True)  # fmt: skip
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if failures else 0
+
+
+def _cases(driver: str, end: float, drivers: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        with target(driver) as (worker, device):
+            name = next(info.name for info in worker.devices() if info.id == device)
+            drivers[driver] = {"device": name, "confinement": asdict(worker.confinement)}
+            for attempt in attempts_on(driver):
+                if time.monotonic() > end:
+                    return
+                started = time.monotonic()
+                with tempfile.TemporaryDirectory() as folder:
+                    problem = problem_of(attempt, worker, device, Path(folder), driver)
+                yield {"driver": driver, "category": attempt.category, "name": attempt.name,
+                       "problem": problem, "seconds": round(time.monotonic() - started, 2)}  # fmt: skip
+    except (KeyError, ApportionError) as error:
+        print(f"{driver}: {'is not here' if isinstance(error, KeyError) else error}", flush=True)
+
+
+def page(records: Sequence[dict[str, Any]]) -> str:
+    """The table of what was tried and survived, what was not, and the list of attempts."""
+    cases = [case for record in records for case in record["cases"]]
+    drivers = [name for name in PLATFORMS if any(case["driver"] == name for case in cases)]
+    everything = [*ATTEMPTS, *PLAIN_ATTEMPTS, *CARD_ATTEMPTS]
+    categories = list(dict.fromkeys(one.category for one in everything))
+
+    def cell(driver: str, category: str | None) -> str:
+        here = [c for c in cases if c["driver"] == driver and category in (None, c["category"])]
+        return f"{len(here)} / {sum(c['problem'] is None for c in here)}" if here else "–"
+
+    lines = ["# Hostile kernels", "", _ABOUT, ""]
+    for record in records:
+        took = sum(case["seconds"] for case in record["cases"])
+        lines.append(f"- `{record['command']}`, {record['date']}, {record['system']}, {record['hardware']}, {took:.0f} s: "
+                     + "; ".join(f"{_TITLES[name]} ({about['device']})" for name, about in record["drivers"].items()))  # fmt: skip
+    lines += [
+        "",
+        "| category | " + " | ".join(_TITLES[name] for name in drivers) + " |",
         "|---|" + "---:|" * len(drivers),
-    ]  # fmt: skip
-    for category in categories:
-        cells = [f"{tried[name, category]} / {survived[name, category]}" for name in drivers]
-        lines.append(f"| {category} | " + " | ".join(cells) + " |")
-    sums = [
-        f"**{sum(n for (driver, _), n in tried.items() if driver == name)} / "
-        f"{sum(n for (driver, _), n in survived.items() if driver == name)}**"
-        for name in drivers
     ]
     lines += [
-        "| all | " + " | ".join(sums) + " |",
-        "",
-        _REST,
-        "",
-        "| category | what is tried |",
-        "|---|---|",
+        f"| {category} | " + " | ".join(cell(name, category) for name in drivers) + " |"
+        for category in categories
     ]
-    lines += [f"| {one.category} | {one.name} |" for one in ATTEMPTS]
+    lines += ["| all | " + " | ".join(f"**{cell(name, None)}**" for name in drivers) + " |", ""]
+    missed = [
+        f"- {_TITLES[case['driver']]}, {case['category']}, {case['name']}: {case['problem']}"
+        for case in cases
+        if case["problem"] is not None
+    ]
+    lines += ["What was not survived:", "", *missed] if missed else ["All were survived."]
+    for record in records:
+        for name, about in record["drivers"].items():
+            left = [
+                one
+                for one in attempts_on(name)
+                if (name, one.name) not in {(c["driver"], c["name"]) for c in cases}
+            ]
+            if left:
+                lines += ["", f"Not tried with {_TITLES[name]}, since the time was over: "
+                          f"{', '.join(f'{one.category}: {one.name}' for one in left)}."]  # fmt: skip
+            if cards := [path for path in about["confinement"]["devices"] if "nvidia" in path]:
+                lines += [
+                    "",
+                    f"Open to the process of {_TITLES[name]}: {', '.join(f'`{path}`' for path in cards)}.",
+                ]
+    lines += ["", _REST, "", "| category | what is tried |", "|---|---|"]
+    lines += [f"| {one.category} | {one.name} |" for one in everything]
     return "\n".join(lines) + "\n"
 
 
+_ABOUT = """\
+A kernel is *survived* when what it tried failed or its launch was ended, the user's files are as they were, nothing of them was told,
+and the next kernel of the same worker gives the right result. Cases are tried / survived."""
+
 _REST = """\
-They go round every check of the source: they are handed to the driver's compiler as they are, with system calls in inline
-assembly, as a fault in a driver would allow. On an H200 nothing of this has been tried; a GPU's kernel cannot make system calls,
-and what the driver's own process may do there is in [SECURITY.md](../../SECURITY.md).
+Kernels go round every check of the source: they are handed to the driver's compiler as they are, on processors with system calls in
+inline assembly, as a fault in a driver would allow. A GPU's kernel makes no system calls: against NVIDIA's driver stands what plain
+OpenCL C, its assembly (PTX) and its compiler can do; what a fault in that driver would allow is tried from PoCL in a process that
+has NVIDIA's driver and its device files open.
 
 What does not hold: a kernel that takes all descriptors costs the launch after its own too, and a kernel can lower the priority of
 other processes of the same user.
@@ -94,7 +175,7 @@ Other hostile input, each with its test:
 |---|---|
 | answers of a worker that are no answers | `tests/runtime/opencl/test_pipe.py` |
 | one construct of a source, repeated 50,000 times | `tests/program/test_include_growth.py` |
-| mutated IR | [fuzzing.md](fuzzing.md) |
+| mutated IR, constructs that are repeated | [fuzzing.md](fuzzing.md) |
 | damaged, cut and oversized archives | `tests/data/test_archives.py` |
 | two to eight processes on one output | `tests/jobs/test_holding.py` |
 
@@ -102,4 +183,4 @@ The attempts:"""
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(Path(sys.argv[1])))
+    raise SystemExit(main())

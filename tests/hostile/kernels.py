@@ -28,6 +28,10 @@ static long call6(long n, long a, long b, long c, long d, long e, long f) {
 #define call(n, a, b, c, d) call6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 """
 
+SECRET = "the secret of this user"
+"What is in a file that is none of a kernel's business."
+HARMLESS = "kernel void attempt(global long *out) { out[0] = 42; }"
+
 REFUSED = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
 "What a system call fails with that the cage does not let through."
 
@@ -48,16 +52,23 @@ class Attempt:
     "Whether the launch may also be ended for what it takes."
     seconds: float = 20.0
     "Deadline of the launch."
+    preamble: str = PREAMBLE
+    "What makes system calls; empty where the body makes none."
+    outside: str = ""
+    "What stands before the kernel."
+    items: int = 1
+    "Work-items of its one work-group."
 
     def source(self, replacements: dict[str, str]) -> str:
         """The kernel with the paths of this machine."""
-        body = self.body
-        for name, value in replacements.items():
-            body = body.replace(f"@{name}@", value)
-        return (
-            f"{PREAMBLE}\nkernel void attempt(global long *out) {{\n"
-            f"    if (get_global_id(0)) return;\n    long r = 0;\n    {body}\n    out[0] = r;\n}}\n"
+        alone = "    if (get_global_id(0)) return;\n" if self.items == 1 else ""
+        text = (
+            f"{self.preamble}\n{self.outside}\nkernel void attempt(global long *out) {{\n"
+            f"{alone}    long r = 0;\n    {self.body}\n    out[0] = r;\n}}\n"
         )
+        for name, value in replacements.items():
+            text = text.replace(f"@{name}@", value)
+        return text
 
 
 def _path(text: str) -> str:
@@ -102,6 +113,11 @@ ATTEMPTS = [
     _calling("read", "a file by its handle", 304, "-100"),
     _calling("read", "a file by openat2", 437, "-100", "p", before=_SECRET),
     _calling("read", "a file by io_uring", 425, "8"),
+    # While it is compiled; 0x74686520 is how SECRET begins.
+    Attempt("read", "a file by the assembler", 'long p; __asm__ volatile(".pushsection .rodata\\n1: .incbin'
+            ' \\"@SECRET@\\"\\n.popsection\\n lea 1b(%%rip), %0" : "=r"(p));'
+            " for (int i = 0; i < 4; i++) r = r << 8 | ((char *)p)[i]; r = r == 0x74686520;",
+            allowed=frozenset({0}), exhausts=True),
     # Writing.
     Attempt("write", "a new file", f"{_NEW} r = call(2, p, 0101, 0600, 0);", harm=_there("new")),
     _opening("into a file of the user", "@SECRET@", 1),
