@@ -160,3 +160,25 @@ def test_a_page_that_begins_with_installing_does_so_from_a_checkout(page: Path):
         for line in block.text.splitlines():
             # What is not on PyPI would not be found there, or somebody else's would.
             assert not re.match(r"(?:\$ )?pip install '?apportion\b", line), line
+
+
+_PATH = re.compile(
+    r"\b(?:tools|benchmarks|reproduction|experiments|examples|tests|native)/[\w./-]+\.(?:py|sh|toml|csv|xz|parquet|cpp)\b"
+)
+
+
+def test_the_files_that_pages_and_scripts_name_are_there():
+    written = [
+        *PAGES,
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "Makefile",
+        *ROOT.glob("tools/*.sh"),
+    ]
+    lost = {
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in written
+        for path in _PATH.findall(page.read_text())
+        if not (ROOT / path).exists()
+    }
+    assert lost == set()

@@ -1,15 +1,21 @@
-"""The pages *Write a policy* and *Write a backend*: their code is found through entry points, and passes the checks."""
+"""The pages *Write a policy*, *Write a backend* and *Write a runner*: their code is found through entry points, and passes the checks."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from apportion.cli import main
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.sharing import Together
+from apportion.errors import InvalidSetting
+from apportion.jobs import runner_of
 from apportion.runtime.backend import open_backend
 from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.replay import Recorder
@@ -80,3 +86,19 @@ def test_the_backend_of_the_page_is_found_by_its_name_and_passes_the_checks(
     module = importlib.import_module("test_theirs")
     monkeypatch.setattr(module, "RECORDED", tmp_path / "recorded", raising=False)
     assert _pass(module.TestSlowLaunches) >= 9
+
+
+def test_the_runner_of_the_page_is_found_by_its_name_and_passes_the_checks(
+    installed: Installer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed(*_of_page("write-a-runner.md"))
+    outcomes = runner_of("polite:12", workers=1).map(functools.partial(os.getpriority, os.PRIO_PROCESS), [0])
+    assert [outcome.unwrap() for outcome in outcomes] == [12]
+    with pytest.raises(InvalidSetting, match="a niceness from 0 to 19, not 'night'"):
+        runner_of("polite:night")
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", "--command", "test {size} -gt 0", "--param", "size=1,2", "--budget", "2",
+              "--study", str(tmp_path / "study.jsonl"), "--runner", "polite:12", "--json"])  # fmt: skip
+    assert not stopped.value.code
+    assert json.loads(capsys.readouterr().out)["best"]["size"] in (1, 2, "1", "2")
+    assert _pass(importlib.import_module("test_theirs").TestPoliteRunner) >= 12

@@ -48,7 +48,7 @@ ablation() { # several processes share the GPU through NVIDIA's daemon
 tests() { # those that are skipped where there is no GPU
     mkdir -p /tmp/apportion-tests; tar xJf carry/tests.tar.xz -C /tmp/apportion-tests
     PYTHONPATH=$PYTHONPATH:/tmp/apportion-tests python3 -m pytest -q -rs -s -p no:cacheprovider -o addopts=--import-mode=importlib -W ignore \
-        tests/model/test_layers.py tests/model/test_rankingstep.py tests/advise/test_tuning_triton.py
+        tests/learn/nn/test_layers.py tests/learn/ranking/test_step.py tests/advise/test_tuning_triton.py
 }
 gemm() { # none is begun that would not be finished: a graph takes half a minute
     python -m reproduction collect measure xla-gemm --out "$RESULT/xla-gemm" --configurations 110 --seconds 4 --measure-only \

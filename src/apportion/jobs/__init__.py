@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apportion.errors import InvalidSetting
 from apportion.jobs.base import Outcome, Runner
 from apportion.registry import Registry
 
@@ -25,26 +24,16 @@ runners = Registry(
 
 def runner_of(text: str, *, workers: int | None = None, deadline_seconds: float | None = None) -> Runner:
     """The runner that a user writes: `local`, `ray` (this machine or RAY_ADDRESS), `ray:HOST:PORT`,
-    `ray://HOST:PORT` (Ray's client), `slurm`, or `slurm:PARTITION`.
+    `ray://HOST:PORT` (Ray's client), `slurm`, or `slurm:PARTITION`; or one that another package offers.
 
     Raises:
         UnknownName: there is none of that name.
+        InvalidSetting: it knows no such place.
         MissingPackage: it needs a package that is not installed.
     """
     name, _, place = text.partition(":")
-    made = runners.load(name)
-    if name == "local":
-        if place:
-            raise InvalidSetting(f"The runner local takes no place, so {place!r} after it means nothing")
-        runner: Runner = made(workers=workers, deadline_seconds=deadline_seconds)
-    elif name == "ray":
-        address = text if place.startswith("//") else place or None
-        runner = made(address=address, workers=workers, deadline_seconds=deadline_seconds)
-    elif name == "slurm":
-        runner = made(partition=place or None, workers=workers, deadline_seconds=deadline_seconds)
-    else:
-        runner = made()
-    return runner
+    opened: Runner = runners.load(name).open(place, workers=workers, deadline_seconds=deadline_seconds)
+    return opened
 
 
 def __getattr__(name: str) -> object:

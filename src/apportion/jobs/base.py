@@ -55,6 +55,20 @@ class Outcome(Generic[R]):
 class Runner(ABC):
     """Somewhere to run one function over many items."""
 
+    @classmethod
+    @abstractmethod
+    def open(cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None) -> Runner:
+        """The runner that a user names on the command line, as in `slurm:gpu`.
+
+        Args:
+            place: what stands after the name and its colon, here `gpu`; empty without one.
+            workers: how many items run at once, at most; None leaves it to the runner.
+            deadline_seconds: how long one item may take; None sets no limit.
+
+        Raises:
+            InvalidSetting: there is no such place, or a number is out of range.
+        """
+
     @abstractmethod
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
         """One outcome for each item, each as soon as it is there.

@@ -83,6 +83,14 @@ class LocalRunner(Runner):
         if self.memory_bytes is not None and self.memory_bytes < 1:
             raise InvalidSetting(f"memory_bytes must be positive, not {self.memory_bytes}")
 
+    @classmethod
+    def open(
+        cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
+    ) -> LocalRunner:
+        if place:
+            raise InvalidSetting(f"The runner local takes no place, so {place!r} after it means nothing")
+        return cls(workers, deadline_seconds)
+
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
         if not hasattr(os, "setsid"):
             raise JobError("Worker processes need Linux or macOS. Use a runner on a cluster: ray or slurm")

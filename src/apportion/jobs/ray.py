@@ -59,6 +59,13 @@ class RayRunner(Runner):
         if self.retries < 0:
             raise InvalidSetting(f"retries is 0 or more, not {self.retries}")
 
+    @classmethod
+    def open(
+        cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
+    ) -> RayRunner:
+        address = f"ray:{place}" if place.startswith("//") else place or None
+        return cls(address, workers, deadline_seconds)
+
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
         return self._outcomes(packed_function(function), items)
 

@@ -68,6 +68,12 @@ class SlurmRunner(Runner):
         if self.batch < 1 or self.retries < 0 or not self.poll_seconds > 0:
             raise InvalidSetting("batch is 1 or more, retries 0 or more, and poll_seconds positive")
 
+    @classmethod
+    def open(
+        cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
+    ) -> SlurmRunner:
+        return cls(place or None, workers, deadline_seconds)
+
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[Outcome[R]]:
         return self._outcomes(packed_function(function), items)
 
