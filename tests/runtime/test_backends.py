@@ -24,7 +24,7 @@ class _StaysOpen(OpenCLBackend):
     """Shares one worker between checks, since starting the drivers takes a second."""
 
     def __init__(self, opened: OpenCLBackend) -> None:
-        self.worker = opened.worker
+        vars(self).update(vars(opened))
 
     def close(self) -> None:
         pass

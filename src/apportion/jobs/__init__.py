@@ -32,7 +32,7 @@ def runner_of(text: str, *, workers: int | None = None, deadline_seconds: float 
         MissingPackage: it needs a package that is not installed.
     """
     name, _, place = text.partition(":")
-    opened: Runner = runners.load(name).open(place, workers=workers, deadline_seconds=deadline_seconds)
+    opened: Runner = runners.load(name).at(place, workers=workers, deadline_seconds=deadline_seconds)
     return opened
 
 

@@ -57,7 +57,7 @@ class Runner(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None) -> Runner:
+    def at(cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None) -> Runner:
         """The runner that a user names on the command line, as in `slurm:gpu`.
 
         Args:

@@ -84,7 +84,7 @@ class LocalRunner(Runner):
             raise InvalidSetting(f"memory_bytes must be positive, not {self.memory_bytes}")
 
     @classmethod
-    def open(
+    def at(
         cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
     ) -> LocalRunner:
         if place:

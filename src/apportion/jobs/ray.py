@@ -60,7 +60,7 @@ class RayRunner(Runner):
             raise InvalidSetting(f"retries is 0 or more, not {self.retries}")
 
     @classmethod
-    def open(
+    def at(
         cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
     ) -> RayRunner:
         address = f"ray:{place}" if place.startswith("//") else place or None

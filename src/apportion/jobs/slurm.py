@@ -69,7 +69,7 @@ class SlurmRunner(Runner):
             raise InvalidSetting("batch is 1 or more, retries 0 or more, and poll_seconds positive")
 
     @classmethod
-    def open(
+    def at(
         cls, place: str, *, workers: int | None = None, deadline_seconds: float | None = None
     ) -> SlurmRunner:
         return cls(place or None, workers, deadline_seconds)
