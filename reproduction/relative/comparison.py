@@ -21,10 +21,12 @@ from apportion.jobs.journal import Results
 from apportion.learn import vector_models
 from apportion.learn.metrics import Interval
 from apportion.learn.relative.performance import (
+    SLOWEST,
     bootstrap_groups,
     common_order,
     log_times_of,
     measures_of,
+    r_squared,
     vector_of,
 )  # fmt: skip
 from apportion.learn.relative.relative_features import FEATURE_SETS, time_features
@@ -468,6 +470,20 @@ def scores(answers: Answers, table: RelativeTable, *, samples: int = 400) -> dic
         return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
     return bootstrap_groups(table.application, measure, samples=samples)
+
+
+def r_squared_as_said(answers: Answers, table: RelativeTable, *, samples: int = 400) -> Interval:
+    """R² of vectors in parts of the slowest as a row says them, not divided by their own largest number.
+
+    That is scikit-learn's R² of a regressor of such vectors, and the papers' of their forest. Of rows that
+    learn the `slowest` target alone.
+    """
+    truth = vector_of(table.log_times, SLOWEST)
+
+    def measure(rows: Rows) -> dict[str, float]:
+        return {"r2": float(np.mean([r_squared(truth[rows], 2.0 ** said[rows]) for said in answers.said]))}
+
+    return bootstrap_groups(table.application, measure, samples=samples)["r2"]
 
 
 def against(one: Answers, other: Answers, table: RelativeTable, *, samples: int = 400) -> dict[str, Interval]:

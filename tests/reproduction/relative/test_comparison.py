@@ -12,7 +12,7 @@ import pytest
 from apportion.data.counter_table import AIWC, GRAPH, CounterTable, Row, System
 from apportion.data.published.aiwc import with_graphs
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName
-from apportion.learn.relative.performance import measures_of
+from apportion.learn.relative.performance import measures_of, vector_of
 from apportion.learn.relative.relative_shipping import model_of, trust_of
 from apportion.learn.relative.relative_table import RelativeTable, table_of
 from apportion.settings import load
@@ -26,13 +26,14 @@ from reproduction.relative.comparison import (
     best_pair,
     choice_called,
     predict,
+    r_squared_as_said,
     run,
     scores,
     splits,
     truth_for,
 )
 from reproduction.relative.few_runs import few_samples
-from reproduction.relative.page import Set, page
+from reproduction.relative.page import Set, page, published_beside
 from reproduction.relative.stacked_rows import LAYOUTS, stacked_scores
 
 ROWS = (
@@ -337,6 +338,24 @@ def test_the_seeds_layout_of_rows_leaks_labels(table: RelativeTable) -> None:
     found = stacked_scores(table, parts=3)
     assert tuple(found) == LAYOUTS
     assert found[LAYOUTS[0]]["r2"] > found[LAYOUTS[2]]["r2"]
+
+
+def test_a_forest_is_scored_as_scikit_learn_scores_it_and_rescaled(table: RelativeTable, tmp_path) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    forest = Entry("forest", "random-forest", target="slowest", settings={"trees": 10})
+    few = Comparison(table.systems, "new-gpu", (ROWS[0], forest), repetitions=1, whole="always")
+    found = run(few, table, tmp_path / "r.jsonl", report=lambda words: None)
+    itself = answer(found, "forest", "application")
+    truth, vectors = vector_of(table.log_times, "slowest"), 2.0 ** itself.said[0]
+    as_said = r_squared_as_said(itself, table, samples=5).value
+    assert as_said == pytest.approx(metrics.r2_score(truth, vectors), abs=1e-3)
+    assert vectors.max(axis=1).min() < 0.999
+    assert as_said != pytest.approx(scores(itself, table, samples=5)["r2"].value, abs=1e-3)
+    one = Set("Made up", few, table, found, stacked_scores(table, parts=3))
+    measures = {(each.row, each.protocol): scores(each, table, samples=5) for each in found}
+    assert any(
+        "| … scored as the forest says it | 0.68 | " in line for line in published_beside(one, measures, 5)
+    )
 
 
 def test_new_systems_are_known_better_from_more_runs(table: RelativeTable) -> None:
