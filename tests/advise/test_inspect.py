@@ -45,6 +45,14 @@ def test_lines_together_do_what_the_kernel_does():
     assert sum(counts["instructions"] for _, counts in whole) == pytest.approx(work.counts["instructions"])
 
 
+def test_a_timing_model_that_is_named_answers_alone():
+    found = inspect(MATMUL, global_size=(256, 256), devices=[device("cpu")], model="xeon-h200")
+    assert [one.name for one in found.machines] == ["this machine", "xeon-h200"]
+    assert {one.model for one in found.machines} == {"xeon-h200"}
+    with pytest.raises(UnknownName, match="relative-aiwc"):
+        inspect(MATMUL, global_size=(256, 256), model="relative-aiwk")
+
+
 def test_two_equal_devices_share_in_halves_and_the_curve_is_lowest_there():
     found = inspect(MATMUL, global_size=(512, 512), devices=[device("cpu"), device("cpu2")])
     (machine,) = [one for one in found.machines if one.name == "this machine"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from apportion.advise.kernel_tuning import _sizes
 from apportion.cli import main
 
 pytest.importorskip("pyopencl", reason="pyopencl is not installed")
@@ -57,6 +58,14 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path
     failures = {one["failure"] for one in said["measured"] if one["configuration"]["WORK"] == 9}
     assert all(failure.startswith("WrongResult: y: element") for failure in failures)
     assert 0 < said["value"] < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [("1024", (1024,)), ("1024x64", (1024, 64)), ("8192 // A, A", (2048, 4)), ("1024,64", (1024, 64))],
+)
+def test_sizes_are_written_as_everywhere_or_as_expressions(text, sizes):
+    assert _sizes(text, {"A": 4}) == sizes
 
 
 def test_a_kernel_without_a_range_is_refused(tmp_path, capsys):

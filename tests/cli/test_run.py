@@ -96,6 +96,18 @@ def test_a_split_is_predicted_where_nothing_was_launched_yet(
     assert said["reason"].startswith(expected)
 
 
+def test_a_timing_model_that_is_named_predicts_the_first_launch(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _done(["run", str(file), "--kernel", "scale", "-n", "2048", "--devices", "cpu,cpu2", "--split", "learned",
+           "--model", "xeon-h200", "--repeat", "1", "--json"])  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert "predicted from the timing model xeon-h200" in said["reason"]
+    with pytest.raises(SystemExit):
+        main(["run", str(file), "--kernel", "scale", "-n", "64", "--model", "nowhere"])
+    assert "No model, or folder of one, called 'nowhere'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

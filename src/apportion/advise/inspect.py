@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.launch_times import models, timing_model
-from apportion.advise.predicted_machine import PredictedMachine, shipped_machines, this_machine, totals_of
+from apportion.advise.predicted_machine import PredictedMachine, learned_machines, this_machine, totals_of
 from apportion.advise.queries import Size
 from apportion.coexecution.forecast import (
     COALESCED,
@@ -106,6 +106,7 @@ def inspect(
     kernel: str | None = None,
     arguments: Sequence[str] = (),
     devices: Sequence[DeviceInfo] = (),
+    model: str | None = None,
     compile: CompileOptions | None = None,
 ) -> Inspection:
     """Everything that is predicted of a launch, without running it.
@@ -116,6 +117,7 @@ def inspect(
         kernel: which one; the first where the source has several.
         arguments: integers passed by value, as `n=4096`; what is not given is assumed.
         devices: of this machine, with their calibrations; the machines of shipped models come on top.
+        model: the name or the folder of a timing model, to ask it alone.
         compile: how OpenCL C is compiled.
 
     Raises:
@@ -135,12 +137,16 @@ def inspect(
     case = deduced(signature, access, span, {name: str(number) for name, number in given.items()}).case
     launch = case.launch(ir, signature.name, text)
     here = [device for device in devices if device.calibration is not None]
-    machines = (*([this_machine(launch, here)] if here else ()), *shipped_machines(launch))
+    machines = (
+        *([this_machine(launch, here, model)] if here else ()),
+        *learned_machines(launch, model),
+    )
     return Inspection(
         signature.name, kernels, span,
         {argument.name: case.arguments[argument.index] for argument in signature.arguments},
         frozenset(given), case.nbytes, machines,
-        tuple(_lines(launch, source.name, devices)), without_locations(ir), tuple(_warnings(launch)),
+        tuple(_lines(launch, source.name, devices, models() if model is None else [model])),
+        without_locations(ir), tuple(_warnings(launch)),
     )  # fmt: skip
 
 
@@ -187,7 +193,9 @@ def _values(arguments: Sequence[str], signature: Signature) -> dict[str, int]:
     return found
 
 
-def _lines(launch: PlannedLaunch, name: str, devices: Sequence[DeviceInfo]) -> list[LineCost]:
+def _lines(
+    launch: PlannedLaunch, name: str, devices: Sequence[DeviceInfo], asked: Sequence[str]
+) -> list[LineCost]:
     """What each line adds: operations and bytes of its instructions, as often as they run."""
     module: IRModule = read_module(launch.ir)
     places = SourceLines.of(launch.ir, name)
@@ -202,10 +210,10 @@ def _lines(launch: PlannedLaunch, name: str, devices: Sequence[DeviceInfo]) -> l
     speeds: dict[str, Mapping[str, float]] = {
         f"this machine/{device.id}": device.speeds() for device in devices if device.calibration
     }
-    for model in models():
+    for model in map(timing_model, asked):
         speeds |= {
-            f"{model}/{device.device}": device.speeds
-            for device in timing_model(model).devices
+            f"{model.name}/{device.device}": device.speeds
+            for device in model.devices
             if device.name and device.speeds
         }
     items = launch.span.work_items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,12 +19,13 @@ from apportion.measure.expression import number_from
 from apportion.measure.results import Tolerance, difference
 from apportion.measure.space import Configuration, Space, key_of
 from apportion.program.compile import CompileOptions
-from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange, sizes_of
 from apportion.runtime.arguments import arguments_for
 from apportion.runtime.backend import Backend, open_backend
 
+_LITERAL = re.compile(r"\d+(?:[x×]\d+)*")
 _KEPT = 4
-"Kernels that stay built: the best and what it is compared with take turns."
+"Kernels that stay built: the best and what it is compared with are called alternately."
 
 
 class WrongResult(Exception):
@@ -46,8 +48,9 @@ def tunable_kernel(
 
     Args:
         source: a file of OpenCL C; each parameter is a macro of its name in it.
-        global_size: work-items, with commas between dimensions; an expression over the parameters.
-        local_size: work-items of a work-group, likewise; chosen when not given.
+        global_size: all work-items: `1024x64`, or an expression over the parameters for each dimension, with
+            commas between them.
+        local_size: the work-items of a work-group, written alike; by default one that suits the kernel.
         kernel: its name, where the file has several.
         arguments: as for `apportion run`: `x=float32[N]`; what is not given is made up.
         device: its id; the first when not given.
@@ -140,6 +143,8 @@ def _check(arrays: dict[str, Any], first: dict[str, Any]) -> None:
 
 
 def _sizes(text: str, one: Configuration) -> tuple[int, ...]:
+    if _LITERAL.fullmatch(text.strip()):
+        return sizes_of(text)
     sizes = []
     for part in text.split(","):
         value = number_from(part, one)

@@ -7,6 +7,7 @@ an uncertainty that says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from apportion.advise import launch_times as timing
@@ -37,6 +38,16 @@ def learned(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
         except ApportionError:  # a kernel that the model cannot read can be run all the same
             pass
     return from_speeds(query, devices)
+
+
+def asking(model: str) -> Predictor:
+    """A predictor of first launches that asks one timing model, by its name or its folder.
+
+    Raises:
+        UnknownName, InvalidSetting: there is no such model, or it predicts something else.
+    """
+    timing.timing_model(model)
+    return partial(timing.forecast_of, model=model)
 
 
 def fitting_model(devices: Sequence[DeviceInfo]) -> str | None:

@@ -127,14 +127,21 @@ class PredictedMachine:
         }
 
 
-def this_machine(launch: PlannedLaunch, devices: Sequence[DeviceInfo]) -> PredictedMachine:
+def this_machine(
+    launch: PlannedLaunch, devices: Sequence[DeviceInfo], model: str | None = None
+) -> PredictedMachine:
     """These devices of this machine, by the model that fits them, else by their calibrated speeds.
 
     Args:
         devices: at least one; all of them calibrated.
+        model: the name or the folder of the timing model to ask instead.
     """
-    name = fitting_model(devices)
-    times = predict_times(launch, devices, name) if name else {d.id: _by_speeds(launch, d) for d in devices}
+    name = timing_model(model).name if model else fitting_model(devices)
+    asked = timing_model(model or name) if name else None
+    times = (
+        predict_times(launch, devices, model or name) if name
+        else {d.id: _by_speeds(launch, d) for d in devices}
+    )  # fmt: skip
     origin = (
         f"the timing model {name}, corrected for this machine" if name
         else "measured speeds of these devices, and what the kernel is made of"
@@ -146,20 +153,19 @@ def this_machine(launch: PlannedLaunch, devices: Sequence[DeviceInfo]) -> Predic
         for device in devices
     )
     cut = _cut(told, SHARING_COSTS)
-    if name is None:
+    if name is None or asked is None:
         return PredictedMachine("this machine", origin, told, cut, BY_SPEEDS)
-    model = timing_model(name)
     kinds = {device.kind: device.speeds() for device in devices}
-    said = model.predict_all(launch.row(), launch.totals(), kinds)
-    agreement = model.agreement({kind: times for kind, times in said.items() if kind in kinds})
+    said = asked.predict_all(launch.row(), launch.totals(), kinds)
+    agreement = asked.agreement({kind: times for kind, times in said.items() if kind in kinds})
     return PredictedMachine("this machine", origin, told, cut, name, agreement)
 
 
-def shipped_machines(launch: PlannedLaunch) -> list[PredictedMachine]:
-    """The machines that shipped models learned from."""
+def learned_machines(launch: PlannedLaunch, named: str | None = None) -> list[PredictedMachine]:
+    """The machine that a timing model learned from; where none is named, that of each shipped one."""
     found = []
-    for name in models():
-        model = timing_model(name)
+    for model in map(timing_model, models() if named is None else [named]):
+        name = model.name
         said = model.predict_all(launch.row(), launch.totals())
         told = tuple(
             PredictedTime(

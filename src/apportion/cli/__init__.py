@@ -33,7 +33,12 @@ GROUPS = {
             "apportion.cli.inspect:inspect",
             "Predict times, the best cut and what each line costs.",
         ),
+        "tune": (
+            "apportion.cli.tune:tune",
+            "Find a fast configuration of a program by measuring a few.",
+        ),
         "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
+        "models": ("apportion.cli.models:models", "List, show and check the trained models."),
         "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
         "schedule": ("apportion.cli.schedule:schedule", "Decide which job runs on which system."),
     },
@@ -42,10 +47,6 @@ GROUPS = {
         "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
         "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
         "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
-        "tune": (
-            "apportion.cli.tune:tune",
-            "Find a fast configuration of a program by measuring a few.",
-        ),
         "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
         "generate": (
             "apportion.cli.generate:generate",
@@ -66,7 +67,6 @@ GROUPS = {
     "Learn": {
         "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
         "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
-        "models": ("apportion.cli.models:models", "List, show and check the trained models."),
         "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
         "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
         "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),

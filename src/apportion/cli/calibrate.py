@@ -37,14 +37,16 @@ def calibrate(
     What is found is kept, and used by predictions and by `apportion run` from now on.
 
     Args:
-        sources: kernels to measure, as `apportion measure` takes them; generated ones when none are given.
-        kernels: how many generated kernels, 20 at most.
-        devices: all, or ids with commas between them.
-        model: the timing model; the preferred one when not given.
-        deadline: of measuring one kernel, in seconds.
-        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
-        threads: of each CPU device.
-        json: print one line of JSON per device.
+        sources: The kernels to measure, as for `apportion measure`. By default generated kernels.
+        kernels: How many kernels to generate, at most 20.
+        devices: `all`, or ids separated by commas.
+        model: The timing model, by its name or its folder. By default the first that `apportion models list`
+            shows.
+        deadline: How many seconds measuring one kernel may take.
+        pocl_instances: How many independent CPU devices PoCL offers. By default two if there is no other
+            device.
+        threads: How many threads each CPU device uses.
+        json: Print one line of JSON for each device.
     """
     campaign = Campaign(
         repeats=Repeats(least=3, most=9, seconds=0.5),

@@ -91,18 +91,17 @@ def collect(
     """Run a command under every source that works, and say what it does; write it behind `--`.
 
     Args:
-        command: the program and its arguments; it reads `--stdin`, and what it prints is thrown away.
-        repeat: how often it is run under each source.
-        source: use this source, and no others but those named; all that `apportion counters probe` chooses
-            when not given.
-        out: a Parquet file for the table; repeats that were finished are in it even when a later one fails.
-        seconds: the deadline of one execution, under a source that makes it slower too.
-        stdin: a file that the command reads.
-        exit_status: the one that means success.
-        program: what to call the command; the name of its executable when not given.
-        size: its input, in words; its arguments when not given.
-        system: what to call this machine; its host name when not given.
-        json: print every value as a line of JSON.
+        command: The program and its arguments. It reads `--stdin`; its output is thrown away.
+        repeat: How often to run it under each source.
+        source: Use only the sources that you name. By default those that `apportion counters probe` chooses.
+        out: A Parquet file for the table. If a later repeat fails, the finished ones are in it.
+        seconds: The deadline of one run of the command. Some sources make it much slower.
+        stdin: A file that the command reads as its standard input.
+        exit_status: The exit status that means success.
+        program: A name for the command in the table. By default that of its executable.
+        size: A description of its input for the table. By default its arguments.
+        system: A name for this machine in the table. By default its host name.
+        json: Print one line of JSON for each value.
     """
     wanted = Command(tuple(command), stdin, seconds, exit_status)
     for name in source:
@@ -175,18 +174,20 @@ def kernel(
     """Count what one launch of an OpenCL kernel does, whatever the hardware: the columns of AIWC.
 
     Args:
-        source: a file of OpenCL C.
-        global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
-        local_size: work-items of a work-group, likewise; 64 in all when not given, or what divides the range.
-        kernel: the kernel's name, where the file has several.
-        arg: as for `apportion run`; what is not given is assumed, and told.
-        groups: run so many work-groups, evenly chosen, and extrapolate; what depends on all of memory is then
-            missing.
-        seed: of the arrays that are made up.
-        seconds: the deadline.
-        instructions: how many may be executed.
-        out: a Parquet file for the table.
-        json: print one JSON object.
+        source: A file of OpenCL C.
+        global_size: All work-items: `1048576`, or `1024x1024` for two dimensions.
+        local_size: The work-items of a work-group, such as `64` or `16x16`. By default 64 in all, or fewer if
+            64 does not divide the global size.
+        kernel: The kernel's name, if the file has several.
+        arg: One argument of the kernel, written as for `apportion run`. Arguments that you leave out are
+            assumed from the code and printed.
+        groups: Run only this many work-groups, evenly spaced, and extrapolate. Counters that depend on all of
+            memory are then missing.
+        seed: Seed of the random numbers in arrays that you did not give.
+        seconds: The deadline, in seconds.
+        instructions: Stop with an error after this many instructions.
+        out: A Parquet file for the table.
+        json: Print one JSON object.
     """
     from apportion.measure.counters.profile_file import (
         profile_file,  # llvmlite and the compiler are only for kernels
@@ -240,22 +241,22 @@ def kernels(
     """Count what many kernels do, into a table that a later run goes on with.
 
     Args:
-        files: OpenCL C, or folders of `.cl` files; arguments are those that `apportion measure` uses.
-        out: the Parquet file; a journal beside it keeps what is done.
-        suite: also the problems of the bundled suite, each verified.
-        sizes: numbers of work-items, with commas between them.
-        local_sizes: work-group sizes, likewise; the suite has its own.
-        workloads: a file of workloads, one JSON object a line, or a `.parquet` that a campaign packed its
-            kernels into.
-        cgo17: the folder of the CGO17 tables, whose kernels are counted too, with deduced arguments.
-        times: a campaign's measurements.parquet, whose times are added to the table; with what to call its
-            devices behind it, if need be: `out/measurements.parquet:cpu=xeon,gpu=h200`.
-        timed: count only launches that `--times` has a time of on every system, and keep no others.
-        graphs: add what the program graph of each kernel is made of.
-        processes: how many launches are counted at once.
-        seconds: the deadline of one launch.
-        instructions: how many one launch may execute.
-        json: print each launch as a line of JSON.
+        files: Files of OpenCL C, or folders of `.cl` files. Their arguments are those that `apportion
+            measure` uses.
+        out: The Parquet file for the table. A journal beside it lets an interrupted run continue.
+        suite: Also count the kernels of the bundled suite, and verify each.
+        sizes: The numbers of work-items, separated by commas.
+        local_sizes: The work-group sizes, separated by commas. The suite has its own.
+        workloads: A file with one workload (JSON) a line, or a `.parquet` file of packed kernels.
+        cgo17: The folder of the CGO17 tables. Their kernels are counted too, with arguments deduced from their code.
+        times: A `measurements.parquet` of `apportion measure`, whose times join the table. You may rename its
+            devices: `out/measurements.parquet:cpu=xeon,gpu=h200`.
+        timed: Count only launches that `--times` has a time for on every system.
+        graphs: Add how many nodes and edges of each kind the program graph of each kernel has.
+        processes: How many launches to count at once.
+        seconds: The deadline of one launch, in seconds.
+        instructions: How many instructions one launch may execute.
+        json: Print one line of JSON for each launch.
     """
     from apportion.measure.counters import (
         workloads as batch,  # llvmlite and the compiler are only for kernels
@@ -316,17 +317,18 @@ def import_(
     """Import what other tools counted: all files or, when one is malformed, none.
 
     Args:
-        files: of `perf stat -j`, `perf stat -x,`, `perf script`, PAPI's high-level interface, Caliper,
-            HPCToolkit (a folder), `ncu --csv`, Nsight Compute's reports (where `ncu` is installed), or plain
-            CSV.
-        out: the Parquet file; rows are added to what it holds already, as repeats where it has the run.
-        format: auto, perf, perf-script, papi, caliper, hpctoolkit, ncu or csv.
-        map: a file of TOML: [counters] renames counters, [columns] says what the columns of a CSV are,
-            [seconds] which of them are times and in what unit.
-        program: what to call the program, where the files do not say.
-        system: what to call the machine, likewise.
-        size: the input, likewise.
-        json: print one JSON object.
+        files: Files that `perf stat -j`, `perf stat -x,`, `perf script`, PAPI's high-level interface,
+            Caliper, HPCToolkit (a folder), `ncu --csv` or Nsight Compute (if `ncu` is installed) wrote, or
+            plain CSV.
+        out: The Parquet file for the table. New rows are added to those in it; a run that it has already gets
+            one more repeat.
+        format: The format of the files: auto, perf, perf-script, papi, caliper, hpctoolkit, ncu or csv.
+        map: A TOML file: [counters] renames counters, [columns] says what the columns of a CSV file are, and
+            [seconds] which of them are times and in which unit.
+        program: A name for the program, if the files have none.
+        system: A name for the machine, if the files have none.
+        size: A description of the input, if the files have none.
+        json: Print one JSON object.
     """
     if not files:
         raise InvalidSetting("There is nothing to import: give files")

@@ -27,13 +27,13 @@ def devices(
     it.
 
     Args:
-        calibrate: measure each device anew and thoroughly; else only those that were never measured are (some
-            seconds each), and the results are kept.
-        quick: measure nothing.
-        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device, else
-            one.
-        threads: threads of each CPU device.
-        json: print one line of JSON per device.
+        calibrate: Measure every device again, and thoroughly. Without this option only devices that were
+            never measured are measured, which takes some seconds each; the results are kept.
+        quick: Measure nothing.
+        pocl_instances: How many independent CPU devices PoCL offers. By default two if there is no other
+            device, else one.
+        threads: How many threads each CPU device uses.
+        json: Print one line of JSON for each device.
     """
     drivers = DriverOptions(pocl_instances=pocl_instances, threads=threads)
     with open_backend(drivers=drivers, limits=UNHURRIED if calibrate else None) as backend:

@@ -41,18 +41,22 @@ def explain(
     """Show what moved the share that `apportion predict` gives: instructions, inputs, the program's size.
 
     Args:
-        sources: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc).
-        local_size: work-items in a work-group: 64, or 16x16.
-        bytes: moved between host and device for the launch.
-        kernel: which one, where the source has several.
-        global_size: work-items in all, where the pair's model knows ranges.
-        pair: of devices.
-        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
-        lines: how many lines of the source, or instructions, to show: those that moved the answer most.
-        every: show every instruction of LLVM IR, in the program's order.
-        ir: show instructions of LLVM IR, not lines of the source.
-        picture: write the program graph as SVG, its instructions coloured by what they added.
-        json: print one line of JSON per kernel.
+        sources: Files of OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc).
+        local_size: The work-items of a work-group, such as 64 or 16x16.
+        bytes: How many bytes the launch moves between the host and the device.
+        kernel: The kernel's name, if the source has several.
+        global_size: All work-items, such as 4096 or 1024x1024. Only models that predict times need it.
+        pair: The devices that the prediction is for: cgo17-nvidia, cgo17-amd, or another pair that has a
+            model.
+        model: A model to ask instead of the pair's own, by its name or its folder. `apportion models` lists
+            them.
+        lines: How many lines of the source (or instructions) to show, beginning with the one that moved the
+            answer most.
+        every: Show every instruction of the LLVM IR, in the program's order.
+        ir: Show instructions of the LLVM IR instead of lines of the source.
+        picture: Draw the program graph to this SVG file; the colour of an instruction shows how far it moved
+            the answer.
+        json: Print one line of JSON for each kernel.
     """
     group = size_of(local_size, "local_size")
     whole = None if global_size is None else size_of(global_size, "global_size")

@@ -23,10 +23,11 @@ def export(
     name its inputs and outputs.
 
     Args:
-        onnx: the file to write.
-        task: a share of the work, or one device for all of it.
-        pair: of devices: cgo17-nvidia, cgo17-amd, or another that the package has a model of.
-        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
+        onnx: The file to write.
+        task: load-balance predicts a share of the work, device-mapping the one faster device.
+        pair: The devices that the model is for: cgo17-nvidia, cgo17-amd, or another pair that has a model.
+        model: A model to write instead of the pair's own, by its name or its folder. `apportion models` lists
+            them.
     """
     written = export_onnx(onnx, task=task, pair=pair, model=model)
     note(f"{onnx}: {size_in_words(written)}, the predictor of {model or pair} for {task}")

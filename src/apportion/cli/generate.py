@@ -32,13 +32,14 @@ def generate(
     arguments, and gives equal results on two devices.
 
     Args:
-        what: kernels.
-        count: how many.
-        seed: the same seed gives the same kernels; a larger count continues with others.
-        out: the folder; `NAME.cl`, and beside it `NAME.json` that tells `apportion measure` how to drive it.
-            Kernels that it holds already are not run again. `coverage.svg` shows what there is of what.
-        deadline: of verifying one kernel, in seconds.
-        json: print each kernel, or what was drawn in vain and why, as a line of JSON.
+        what: What to generate; so far only `kernels`.
+        count: How many kernels.
+        seed: Seed of the random numbers. The same seed gives the same kernels; a larger count adds to them.
+        out: The folder for the kernels. Beside each `NAME.cl` stands `NAME.json`, which tells `apportion
+            measure` its arguments and sizes. Kernels that are there already are not verified again.
+            `coverage.svg` shows which features the kernels have.
+        deadline: How many seconds verifying one kernel may take.
+        json: Print one line of JSON for each kernel, and for each that was rejected, with the reason.
     """
     make_folder(out)
     there = {path.stem for path in out.glob("g*.json") if path.with_suffix(".cl").exists()}

@@ -28,6 +28,7 @@ def inspect(
     local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
     kernel: str | None = None,
     arg: Annotated[tuple[str, ...], _LIST] = (),
+    model: str | None = None,
     define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
     include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -38,14 +39,18 @@ def inspect(
     measures them), those of the machines that shipped models learned from by these models.
 
     Args:
-        source: OpenCL C (.cl) or LLVM IR (.ll).
-        global_size: work-items in all: 1048576, or 1024x1024.
-        local_size: work-items in a work-group, likewise; the kernel's own or a usual one when not given.
-        kernel: which one; the first where the source has several.
-        arg: an integer that is passed by value, as n=4096; what is not given is assumed, and said.
-        define: a macro, NAME or NAME=VALUE.
-        include: a folder of headers.
-        json: print one JSON object.
+        source: A file of OpenCL C (.cl) or LLVM IR (.ll).
+        global_size: All work-items, such as 1048576 or 1024x1024.
+        local_size: The work-items of a work-group, such as 64 or 16x16. By default what the kernel asks for,
+            else 64.
+        kernel: The kernel's name. By default the first of the source.
+        arg: An integer that the kernel takes by value, such as n=4096. Arguments that you leave out are
+            assumed and printed.
+        model: A timing model, by its name or its folder; by default every shipped one. `apportion models`
+            lists them.
+        define: A macro, NAME or NAME=VALUE.
+        include: A folder of headers.
+        json: Print one JSON object.
     """
     text = Source.read(source)
     found = inspect_launch(
@@ -55,6 +60,7 @@ def inspect(
         kernel=kernel,
         arguments=arg,
         devices=devices_here(),
+        model=model,
         compile=CompileOptions(defines=define, include_paths=include) if define or include else None,
     )
     if json:

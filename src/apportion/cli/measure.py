@@ -46,22 +46,24 @@ def measure(
     their code.
 
     Args:
-        sources: files of OpenCL C, or folders of `.cl` files.
-        out: the folder; `measurements.parquet` in it holds every point, failures included.
-        devices: all, or ids with commas between them.
-        sizes: auto, or numbers of work-items with commas between them, for kernels that say nothing of
-            sizes themselves.
-        local_sizes: work-group sizes, likewise.
-        seconds: how long one point may be repeated until its interval is narrow.
-        deadline: of one visit of a kernel at one range, compiling included.
-        budget: seconds after which no new point is begun; all points when not given.
-        retry: measure again what failed in an earlier run, after a driver was repaired for instance.
-        passes: how often everything is measured, one pass after the other: on a machine that others use too,
-            minutes apart is what shows how much its times vary.
-        pocl_instances: independent CPU devices that PoCL offers; two where there is no other device.
-        threads: of each CPU device.
-        trust_source: run sources that have inline assembly, or code for some compilers only.
-        json: print each point as a line of JSON.
+        sources: Files of OpenCL C, or folders of `.cl` files.
+        out: The folder for the results. `measurements.parquet` in it has a row for each measurement, failures
+            included.
+        devices: `all`, or ids separated by commas.
+        sizes: `auto`, or numbers of work-items separated by commas. A kernel whose `NAME.json` names its
+            sizes keeps those.
+        local_sizes: The work-group sizes to measure, separated by commas.
+        seconds: How long one measurement may be repeated until its confidence interval is narrow.
+        deadline: How many seconds one kernel may take at one size, compiling included.
+        budget: Start no new measurement after this many seconds. By default everything is measured.
+        retry: Measure again what failed in an earlier run, for example after you repaired a driver.
+        passes: How often to measure everything, one pass after the other. On a machine that others use too,
+            passes show how much its times vary.
+        pocl_instances: How many independent CPU devices PoCL offers. By default two if there is no other
+            device.
+        threads: How many threads each CPU device uses.
+        trust_source: Run sources that have inline assembly or code that only some compilers read.
+        json: Print one line of JSON for each measurement.
     """
     files = kernel_files(sources)
     if not files:

@@ -41,22 +41,27 @@ def predict(
     is predicted to take, the best cut, and whether sharing is worth it. Else it is for a published pair.
 
     Args:
-        sources: OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc); of several, each gets a line.
-        local_size: work-items in a work-group: 64, or 16x16.
-        bytes: moved between host and device for the launch.
-        kernel: which one, where the source has several.
-        global_size: work-items in all: 4096, or 1024x1024; the share is then said in work-items too. Where
-            times are predicted and it is not given, it is worked out from the bytes, and told.
-        arg: an argument of the kernel, `n=1024` or `x=float32[N]`, as for `apportion run`: predicted times
-            (this machine, xeon-h200) rest on them. What is not given is assumed from the code, and told.
-        batch: a CSV file of launches instead: source, local_size, bytes; kernel, global_size if it has them.
-        task: a share of the work, or one device for all of it.
-        pair: of devices: this-machine; cgo17-nvidia, cgo17-amd, or another that the package has a model of.
-        model: the name or the folder of a model, instead of that of a pair: see `apportion models`.
-        engine: what evaluates the model, to the same answers. numpy starts at once, so a command is done
-            sooner; onnx (ONNX Runtime, the extra onnx) takes half a second more to start and then answers a
-            launch four times faster, which pays for more than a thousand launches.
-        json: print JSON, one line per launch.
+        sources: Files of OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc). With several, each gets one line.
+        local_size: The work-items of a work-group, such as 64 or 16x16.
+        bytes: How many bytes the launch moves between the host and the device.
+        kernel: The kernel's name, if the source has several.
+        global_size: All work-items, such as 4096 or 1024x1024. The answer then also gives the share as a
+            number of work-items. Models that predict times need it; without it they estimate it from --bytes
+            and print the estimate.
+        arg: An argument of the kernel, such as `n=1024` or `x=float32[N]`, written as for `apportion run`.
+            Models that predict times (this-machine, xeon-h200) use them. Arguments that you leave out are
+            assumed from the code and printed.
+        batch: A CSV file with one launch a line, instead of sources. It needs the columns source, local_size
+            and bytes, and may have kernel and global_size.
+        task: load-balance asks for a share of the work, device-mapping for the one faster device.
+        pair: The devices to predict for: this-machine, cgo17-nvidia, cgo17-amd, or another pair that has a
+            model.
+        model: A model to ask instead of the pair's own, by its name or its folder. `apportion models` lists
+            them.
+        engine: What evaluates the model; the answers are the same. numpy starts at once. onnx (ONNX Runtime,
+            the extra onnx) takes half a second longer to start and answers a launch four times faster, which
+            pays off beyond a thousand launches.
+        json: Print one line of JSON for each launch.
     """
     if batch is not None:
         if sources:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from apportion.advise.learned_policy import learned
+from apportion.advise.learned_policy import asking, learned
 from apportion.cli.building import USUAL, Building
 from apportion.cli.devices import note_left_out
 from apportion.cli.show import note, print_json, print_table, progress, rounded
@@ -45,6 +45,7 @@ def run(
     arg: Annotated[tuple[str, ...], _LIST] = (),
     out: Annotated[tuple[str, ...], _LIST] = (),
     split: str = "auto",
+    model: str | None = None,
     devices: str | None = None,
     merge: Annotated[tuple[str, ...], _LIST] = (),
     repeat: int = 3,
@@ -64,33 +65,40 @@ def run(
     """Split a kernel's range between devices, run it on all at once, merge, check, and compare.
 
     Args:
-        source: a file of OpenCL C.
-        global_size: work-items: `1048576`, or `1024,1024` for two dimensions.
-        local_size: work-items of a work-group, likewise; chosen when not given.
-        kernel: the kernel's name, where the file has several.
-        arg: `x=float32[N]`, `x=data.npy`, `n=N0`, `n=int32:4096`, `t=local:1024`, `v=1,2,3` for a vector or
-            a structure, `img=image2d:rgba8[1024,768]`, `img=photo.png`, `s=sampler:clamp,linear`; sizes in N
-            (all work-items), N0, N1, L, L0 …; arrays may be filled: `=zeros`, `=ones`, `=range`, `=random`,
-            `=below:N`. What is not given is assumed from the code, and told.
-        out: `y=result.npy`: write an array after the run.
-        split: auto (that is learned+feedback), learned, dynamic, static, even, oracle, the name of a device,
-            or the share of the first device.
-        devices: ids of the devices to use, with commas between them; all when not given.
-        merge: `y=sum`: how results of an argument are put together, where you know better than the analysis.
-        repeat: timed runs; the median is told.
-        seed: of the arrays that are made up.
-        check: run every work-group under bounds checks first: an access outside of an array, of local memory
-            or of a constant is told with its line, index and work-item, and nothing runs. Without it, some
-            work-groups are checked where the code does not say that all accesses stay inside.
-        trust: check nothing beforehand, and do not compare the first run with one device's.
-        trust_source: run a source that has inline assembly, or code for some compilers only.
-        fresh: begin without what earlier runs learned of this launch, and forget that.
-        seconds: the deadline of each launch.
-        require_confinement: refuse to run where this machine cannot confine the process that runs kernels.
-        threads: threads of each CPU device.
-        backend: what runs the kernel: opencl, or replay:FOLDER with a recording, which computes nothing.
-        json: print one line of JSON.
-        report: write an HTML page with the curve of cuts.
+        source: A file of OpenCL C.
+        global_size: All work-items: `1048576`, or `1024x1024` for two dimensions.
+        local_size: The work-items of a work-group, such as `64` or `16x16`. By default one that suits all
+            devices.
+        kernel: The kernel's name, if the file has several.
+        arg: One argument of the kernel. An array: `x=float32[N]`, `x=data.npy`, filled with `=zeros`,
+            `=ones`, `=range`, `=random` or `=below:N`. A number: `n=N0`, `n=int32:4096`. Local memory:
+            `t=local:1024`. A vector or a structure: `v=1,2,3`. An image: `img=image2d:rgba8[1024,768]`,
+            `img=photo.png`; a sampler: `s=sampler:clamp,linear`. Sizes may use N (all work-items), N0, N1, L,
+            L0 and so on. Arguments that you leave out are assumed from the code and printed.
+        out: Write an array to a file after the run: `y=result.npy`.
+        split: Who gets how much: auto (the same as learned+feedback), learned, dynamic, static, even, oracle,
+            the id of one device, or the share of the first device, from 0 to 1.
+        model: The timing model that predicts the first launch, by its name or its folder. By default the
+            shipped one that fits the devices, else their measured speeds. `apportion models` lists them.
+        devices: The ids of the devices to use, separated by commas. By default all.
+        merge: How the devices' results for an argument are combined: `y=sum`. Needed only where the analysis
+            of the code cannot tell.
+        repeat: How many timed runs; the median is printed.
+        seed: Seed of the random numbers in arrays that you did not give.
+        check: First run every work-group under bounds checks. An access outside an array, local memory or a
+            constant is reported with its line, index and work-item, and the kernel does not run. Without this
+            option, some work-groups are checked, and only if the code does not prove that every access stays
+            inside.
+        trust: Skip all checks: neither bounds checks nor the comparison of the first run with one device's.
+        trust_source: Run a source that has inline assembly or code that only some compilers read.
+        fresh: Forget what earlier runs learned about this launch, and start without it.
+        seconds: The deadline of each launch, in seconds.
+        require_confinement: Do not run if this machine cannot confine the process that runs kernels.
+        threads: How many threads each CPU device uses.
+        backend: What runs the kernel: opencl, or replay:FOLDER, which replays recorded times and computes
+            nothing.
+        json: Print one line of JSON.
+        report: Write an HTML page with the time of every cut.
     """
     merges = dict(_pair(text, "--merge y=sum") for text in merge)
     outputs = [_pair(text, "--out y=result.npy") for text in out]
@@ -99,7 +107,7 @@ def run(
         kernel,
         devices.split(",") if devices else None,
         policy=_policy(split),
-        predictor=learned,
+        predictor=learned if model is None else asking(model),
         merges=merges,
         trust=trust,
         trust_source=trust_source,

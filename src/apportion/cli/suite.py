@@ -37,17 +37,18 @@ def suite(
     `run` compares each result with NumPy's.
 
     Args:
-        action: `list` or `run`.
-        problems: names of problems; all when none is given.
-        devices: ids of devices, with commas between them; all when not given.
-        small: small instances, to verify only.
-        large: instances that keep a fast device busy for some milliseconds.
-        repeat: timed runs of each problem; 3 when not given.
-        seconds: the deadline of each launch.
-        threads: threads of each CPU device.
-        copying: ids of CPU devices that get copies of all arrays, as a device with its own memory does.
-        backend: what runs kernels: opencl, or replay:FOLDER with a recording, which computes nothing.
-        json: print one line of JSON per result.
+        action: `list` shows the bundled kernels, `run` runs them.
+        problems: The names of the kernels to run. By default all.
+        devices: The ids of the devices to use, separated by commas. By default all.
+        small: Use small inputs: enough to verify the results, too small to time.
+        large: Use inputs that keep a fast device busy for some milliseconds.
+        repeat: How many timed runs of each kernel; 3 by default.
+        seconds: The deadline of each launch, in seconds.
+        threads: How many threads each CPU device uses.
+        copying: The ids of CPU devices that work on copies of all arrays, like a device with its own memory.
+        backend: What runs the kernels: opencl, or replay:FOLDER, which replays recorded times and computes
+            nothing.
+        json: Print one line of JSON for each result.
     """
     chosen = [problem_of(name) for name in problems] or list(PROBLEMS.values())
     if action == "list":

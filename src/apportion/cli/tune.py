@@ -54,7 +54,7 @@ def tune(
     timeout: float | None = None,
     study: Path | None = None,
     warm_start: Annotated[tuple[Path, ...], _LIST] = (),
-    ranker: str = AUTOMATIC,
+    model: Annotated[str, Parameter(name=["--model", "--ranker"])] = AUTOMATIC,
     ask: Annotated[bool, _FLAG] = False,
     tell: str | None = None,
     runner: str | None = None,
@@ -76,58 +76,65 @@ def tune(
 ) -> None:
     """Measure a few configurations of a program, each chosen by what those before it took, and name the best.
 
-    What is tuned: an `apportion.Tunable` in a file, the layouts of a JAX function, a command (--command) or a
-    table of what was measured before (--recorded). Programs of any other kind --ask and --tell.
+    It tunes an `apportion.Tunable` in a file, the layouts of a JAX function, a command (--command), an OpenCL
+    kernel (--opencl) or a table of earlier measurements (--recorded). Any other program can --ask and --tell.
 
     Args:
-        program: file.py:name or module:name of an `apportion.Tunable`; or of a JAX function, whose layouts
-            are tuned for the --shapes that it is called with.
-        budget: How many configurations are measured.
-        seconds: How long measuring may take; the first of the two limits counts.
+        program: file.py:name or module:name of an `apportion.Tunable`, or of a JAX function whose array
+            layouts are tuned for the --shapes.
+        budget: How many configurations to measure.
+        seconds: How many seconds measuring may take. The first of the two limits to be reached counts.
         command: A command with parameters in braces: "./prog -t {tile}".
-        opencl: A file of OpenCL C; each parameter is a macro of its name in it.
-        global_size: Of a kernel: work-items, an expression over parameters: "1048576 // ITEMS", "1024,1024".
-        local_size: Of a kernel: work-items of a work-group, likewise: "LX,LY"; chosen when not given.
-        kernel: The kernel's name, where the file has several.
-        arg: Of a kernel, as for `apportion run`: `x=float32[1048576]`; what is not given is made up.
-        device: That runs the kernel; the first one when not given.
-        param: A parameter of the command or kernel: tile=8,16,32, threads=1..64, size=32..1024:32 or
-            rate=1e-4..1:log.
-        allowed: Which combinations there are, as an expression: "tile * threads <= 1024".
-        when: When a parameter means something: "depth:mode=='tree'".
-        space: Instead of --param: a file with the space, in the T1 schema or as {"tile": [8, 16]}.
-        default: What the command or kernel is used with so far, as tile=16, once for each parameter.
-        objective: Of a command: seconds, how long it runs, or returned, the last number that it prints.
-        timeout: Seconds after which a run of the command counts as failed; 600 when not given.
-        study: A file that keeps every measurement: the same command goes on with it, and several share it.
-        warm_start: Measurements of the same space on another GPU or at another size: a study, a CSV file, a
-            cache file of Kernel Tuner's, or T4.
-        ranker: Of a JAX function's layouts, and of a Tunable that says its graph: the ranker whose predicted
-            order the search starts from, by default the shipped one where it is familiar with the program;
-            none starts without.
+        opencl: A file of OpenCL C. Each parameter is defined in it as a macro of the same name.
+        global_size: For --opencl: all work-items, 1048576 or 1024x1024, or an expression over the parameters
+            with commas between the dimensions: "1048576 // ITEMS, 64".
+        local_size: For --opencl: the work-items of a work-group, 16x16, or expressions: "LX, LY". By default
+            one that suits the kernel.
+        kernel: The kernel's name, if the file has several.
+        arg: For --opencl: an argument, written as for `apportion run`: `x=float32[1048576]`. Arguments that
+            you leave out are assumed from the code.
+        device: For --opencl: the device that runs the kernel. By default the first.
+        param: A parameter of the command or kernel and its values: tile=8,16,32, threads=1..64,
+            size=32..1024:32 or rate=1e-4..1:log.
+        allowed: An expression that is true for the combinations that may be measured: "tile * threads <=
+            1024".
+        when: When a parameter has an effect: "depth:mode=='tree'".
+        space: Instead of --param: a file with the parameters, in the T1 schema or as {"tile": [8, 16]}.
+        default: The value that the command or kernel uses today, as tile=16, once for each parameter.
+        objective: For --command: seconds minimises how long it runs, returned the last number that it prints.
+        timeout: A run of the command fails after this many seconds; 600 by default.
+        study: A file that keeps every measurement. The same command continues from it, and several may share
+            it.
+        warm_start: Measurements of the same parameters on another GPU or at another size: a study, a CSV
+            file, a cache file of Kernel Tuner, or T4.
+        model: For JAX layouts, and for a Tunable that names its graph: the ranker, by its name or its folder,
+            whose predicted order the search starts from. By default a shipped one, if it is familiar with the
+            program; `none` starts without. `apportion models list --question ranking` lists them.
         ask: Print the next configuration of the --study as JSON, and measure nothing.
-        tell: Tell the --study what came of one: '{"configuration": {"tile": 8}, "value": 0.1}', or with
-            "failure" instead of "value".
+        tell: Tell the --study a result: '{"configuration": {"tile": 8}, "value": 0.1}', or with "failure"
+            instead of "value".
         runner: Where configurations are measured: local (each in a process of its own, so that a crash costs
             one configuration), ray, ray:HOST:PORT, slurm, or slurm:PARTITION.
-        workers: How many configurations the runner measures at once: 1 of local unless said, since they
-            would slow each other down; on a cluster as many as there are.
-        recorded: Instead of a program: a table of measured configurations (CSV, Kernel Tuner, T4), or a
-            layout file (NPZ), whose times stand in for measurements made now.
-        shapes: What a JAX function is called with: f32[128,256] f32[256].
-        configurations: Of a JAX function's layouts, how many are drawn to choose from; 1,000 when not given.
-        repeats: How often each configuration is timed; 5, or 1 where what is returned counts.
-        prune: Stop repeating where the first repeat takes so many times what the best one does; 3 when not
-            given.
-        confirm: How often the best and the default are called in turns at the end; 15 when not given.
-        seeds: How often tuning a recorded file is repeated, each time with other draws; 1 when not given.
-        seed: Draws what is drawn by chance; 0 when not given.
-        random_share: Of a recorded layout file: the part of the budget that is drawn by chance.
-        check_share: Of a recorded layout file: the part kept for those predicted to be the fastest.
-        out: Write a page (HTML) about the tuning.
-        results: Write what was measured to a file, for other tools and for a --warm-start.
-        results_format: t4, or kernel-tuner: a cache file.
-        json: Print what was found as JSON.
+        workers: How many configurations the runner measures at once. By default 1 for local, because they
+            would slow each other down; on a cluster as many as it has room for.
+        recorded: Instead of a program: a table of measured configurations (CSV, Kernel Tuner, T4) or of
+            layouts (NPZ). Its times are used, and nothing is run.
+        shapes: The shapes that the JAX function is called with: f32[128,256] f32[256].
+        configurations: For JAX layouts: how many to draw at random and choose from; 1,000 by default.
+        repeats: How often each configuration is timed. By default 5, or 1 for --objective returned.
+        prune: Stop repeating a configuration whose first run takes this many times the best time; 3 by
+            default.
+        confirm: How often the best and the default are called at the end, alternately, to compare them; 15 by
+            default.
+        seeds: For --recorded: how often the search is repeated with other random numbers; 1 by default.
+        seed: Seed of the random numbers; 0 by default.
+        random_share: For --recorded layouts: the part of the budget that is drawn at random.
+        check_share: For --recorded layouts: the part of the budget for those that are predicted to be the
+            fastest.
+        out: Write a page (HTML) about the search.
+        results: Write the measurements to a file, for other tools and for --warm-start.
+        results_format: t4, or kernel-tuner for a cache file.
+        json: Print the result as JSON.
     """
     given = {
         "param": param, "allowed": allowed, "when": when, "space": space, "default": default,
@@ -171,7 +178,7 @@ def tune(
         prune=BenchSettings.prune if prune is None else prune,
         confirm=BenchSettings.confirm if confirm is None else confirm,
         seed=seed or 0, study=study, warm_start=warm_start, runner=_runner(runner, workers),
-        ranker=None if ranker == "none" else ranker, progress=not json,
+        ranker=None if model == "none" else model, progress=not json,
     )  # fmt: skip
     if out is not None:
         tuning.write_page(out)
