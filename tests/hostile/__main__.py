@@ -1,10 +1,10 @@
 """Run hostile kernels, and write the page of what was tried.
 
-    python -m tests.hostile RECORD.json [--driver pocl] [--seconds 40]
+    python -m tests.hostile RECORD.json [--driver pocl] [--seconds 40] [--jobs 4]
     python -m tests.hostile --page docs/results/hostile.md
 
 The first runs every attempt against the drivers that are here, or those that are named, and keeps what became
-of each; with a time, those that it has time for. The second makes the page of all records in the folder
+of each; with a time, those that it has time for; with jobs, in several workers at once. The second makes the page of all records in the folder
 `hostile` beside it. Drivers are `pocl`, `intel`, `nvidia`, and `beside`: PoCL in a process that has opened a
 GPU's driver too.
 """
@@ -18,10 +18,13 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any
 
 from apportion.errors import ApportionError
@@ -29,6 +32,9 @@ from apportion.report.hardware import processor
 from tests.hostile.kernels import ATTEMPTS, Attempt
 from tests.hostile.plain import CARD_ATTEMPTS, PLAIN_ATTEMPTS
 from tests.hostile.trying import PLATFORMS, problem_of, target
+
+Keep = Callable[[dict[str, Any]], None]
+"What writes down what became of an attempt."
 
 _TITLES = {
     "pocl": "PoCL 3",
@@ -46,6 +52,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="of each driver: begin nothing after so long"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="workers that try at the same time")
     parser.add_argument("--page", type=Path)
     chosen = parser.parse_args()
     if chosen.page is not None:
@@ -56,7 +63,7 @@ def main() -> int:
         return 0
     if chosen.record is None:
         parser.error("RECORD.json or --page is wanted")
-    return tried(chosen.record, chosen.driver or list(PLATFORMS), chosen.seconds)
+    return tried(chosen.record, chosen.driver or list(PLATFORMS), chosen.seconds, chosen.jobs)
 
 
 def attempts_on(driver: str) -> list[Attempt]:
@@ -68,38 +75,56 @@ def attempts_on(driver: str) -> list[Attempt]:
     return [*ATTEMPTS, *PLAIN_ATTEMPTS]
 
 
-def tried(out: Path, drivers: Sequence[str], seconds: float) -> int:
-    """Try everything for which there is time, and write it down as it goes."""
+def tried(out: Path, drivers: Sequence[str], seconds: float, jobs: int = 1) -> int:
+    """Try everything for which there is time, and write it down as it goes; 1 if something was not survived."""
     record: dict[str, Any] = {
-        "command": f"python -m tests.hostile {' '.join(sys.argv[1:])}", "date": str(datetime.now(UTC).date()),
+        "command": f"python -m tests.hostile {out.name} {' '.join(sys.argv[2:])}", "date": str(datetime.now(UTC).date()),
         "system": f"Linux {platform.release()}", "hardware": processor(), "processors": os.cpu_count(),
         "drivers": {}, "cases": [],
     }  # fmt: skip
-    failures = 0
-    for driver in drivers:
-        for case in _cases(driver, time.monotonic() + seconds, record["drivers"]):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    writing = Lock()
+
+    def keep(case: dict[str, Any]) -> None:
+        with writing:
             record["cases"].append(case)
-            failures += case["problem"] is not None
-            print(f"{driver}, {case['category']}: {case['name']}: {case['problem'] or 'survived'}"
+            print(f"{case['driver']}, {case['category']}: {case['name']}: {case['problem'] or 'survived'}"
                   f" ({case['seconds']} s)", flush=True)  # fmt: skip
-            out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(record, indent=1) + "\n")
-    return 1 if failures else 0
+
+    for driver in drivers:
+        waiting: SimpleQueue[Attempt] = SimpleQueue()
+        for attempt in attempts_on(driver):
+            waiting.put(attempt)
+        end = time.monotonic() + seconds
+        with ThreadPoolExecutor(jobs) as pool:
+            for done in [
+                pool.submit(_try, driver, waiting, end, record["drivers"], keep) for _ in range(jobs)
+            ]:
+                done.result()
+    return 1 if any(case["problem"] is not None for case in record["cases"]) else 0
 
 
-def _cases(driver: str, end: float, drivers: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _try(driver: str, waiting: SimpleQueue[Attempt], end: float, drivers: dict[str, Any], keep: Keep) -> None:
+    """Try what waits, in a worker of its own, until nothing does or the time is over."""
     try:
         with target(driver) as (worker, device):
             name = next(info.name for info in worker.devices() if info.id == device)
-            drivers[driver] = {"device": name, "confinement": asdict(worker.confinement)}
-            for attempt in attempts_on(driver):
-                if time.monotonic() > end:
-                    return
+            confinement = worker.confinement
+            drivers[driver] = {"device": name, "confinement": asdict(confinement)}
+            while time.monotonic() < end:
+                attempt = waiting.get_nowait()
+                if attempt.preamble and not confinement.whole:
+                    print(f"{driver}: {attempt.name}: not tried, since nothing would hold it: "
+                          f"{', '.join(confinement.missing)}", flush=True)  # fmt: skip
+                    continue
                 started = time.monotonic()
                 with tempfile.TemporaryDirectory() as folder:
                     problem = problem_of(attempt, worker, device, Path(folder), driver)
-                yield {"driver": driver, "category": attempt.category, "name": attempt.name,
-                       "problem": problem, "seconds": round(time.monotonic() - started, 2)}  # fmt: skip
+                keep({"driver": driver, "category": attempt.category, "name": attempt.name,
+                      "problem": problem, "seconds": round(time.monotonic() - started, 2)})  # fmt: skip
+    except Empty:
+        return
     except (KeyError, ApportionError) as error:
         print(f"{driver}: {'is not here' if isinstance(error, KeyError) else error}", flush=True)
 
