@@ -17,6 +17,10 @@ app = App(
 )
 
 REPRODUCTIONS = {
+    "pages": (
+        "reproduction.pages.run:results_pages",
+        "Every results page again, from what is stored of it, without the hardware.",
+    ),
     "dataflow": (
         "reproduction.dataflow.run:dataflow",
         "Networks that learn the five data-flow analyses (thesis, Table 4.1).",
