@@ -32,7 +32,7 @@ def test_the_line_of_the_inner_loop_costs_most_and_runs_as_often_as_the_loop():
     dearest = max(costs.values(), key=lambda line: line.seconds["this machine/cpu"])
     assert "sum += a[row" in str(MATMUL.text).splitlines()[dearest.line - 1]
     assert dearest.times == pytest.approx(256, rel=0.05)
-    assert costs[dearest.line].counts["bytes together"] == pytest.approx(4 * 256, rel=0.05)
+    assert costs[dearest.line].counts["coalesced bytes"] == pytest.approx(4 * 256, rel=0.05)
 
 
 def test_lines_together_do_what_the_kernel_does():

@@ -315,8 +315,8 @@ function nearest(known: { kernel: string; distance: number }[]): HTMLElement | f
 
 /** What the counts are called in the field. */
 const COUNTED: Record<string, string> = {
-  "bytes together": "bytes, coalesced", "bytes apart": "bytes, strided", "bytes the same": "bytes that all read alike", "bytes anywhere": "bytes, scattered",
-  "stored bytes together": "bytes stored, coalesced", "stored bytes elsewhere": "bytes stored, strided or scattered",
+  "coalesced bytes": "bytes, coalesced", "strided bytes": "bytes, strided", "broadcast bytes": "bytes that all read alike", "scattered bytes": "bytes, scattered",
+  "coalesced bytes stored": "bytes stored, coalesced", "other bytes stored": "bytes stored, strided or scattered",
 };
 
 function counted(line: Line): string {

@@ -38,11 +38,11 @@ WORTH = {
 }  # fmt: skip
 "What a work-item does → multiply-adds that it is worth, about, on a device that was not asked."
 MOVED = {
-    "bytes together": 1.0, "bytes apart": 4.0, "bytes anywhere": 4.0, "bytes the same": 0.1,
-    "stored bytes together": 1.0, "stored bytes elsewhere": 4.0, "local bytes": 0.1,
+    "coalesced bytes": 1.0, "strided bytes": 4.0, "scattered bytes": 4.0, "broadcast bytes": 0.1,
+    "coalesced bytes stored": 1.0, "other bytes stored": 4.0, "local bytes": 0.1,
 }  # fmt: skip
 "Bytes that a work-item reads and writes → bytes that memory brings for them, about."
-COALESCED = frozenset(("bytes together", "bytes the same", "stored bytes together"))
+COALESCED = frozenset(("coalesced bytes", "broadcast bytes", "coalesced bytes stored"))
 "Of those, the ones whose neighbours a work-item's neighbours read or write."
 CACHED = 0.125
 "The part of what is moved beyond the arrays themselves that is taken to reach memory."
@@ -239,7 +239,7 @@ def _totals(query: LaunchQuery) -> Mapping[str, float]:
     except ApportionError:  # the drivers' compilers may know better than ours
         arrays = float(sum(place.nbytes for place in query.arrays))
         known = {
-            "all float operations": float(query.work_items), "all bytes together": arrays,
+            "all float operations": float(query.work_items), "all coalesced bytes": arrays,
             "bytes of arrays": arrays, "work-groups": float(math.prod(query.plan.span.groups)),
         }  # fmt: skip
         return {name: known.get(name, 0.0) for name in TOTALS}

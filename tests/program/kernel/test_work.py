@@ -91,7 +91,7 @@ def test_halving_turns_as_often_as_the_logarithm() -> None:
 
 @pytest.mark.parametrize(
     ("index", "pattern"),
-    [("i", "bytes together"), ("i * 64", "bytes apart"), ("n", "bytes the same"), ("b[i]", "bytes anywhere")],
+    [("i", "coalesced bytes"), ("i * 64", "strided bytes"), ("n", "broadcast bytes"), ("b[i]", "scattered bytes")],
 )
 def test_bytes_go_by_how_neighbours_touch_them(index: str, pattern: str) -> None:
     work = _work(
@@ -100,7 +100,7 @@ def test_bytes_go_by_how_neighbours_touch_them(index: str, pattern: str) -> None
         {3: 5},
     )
     assert work.counts[pattern] >= 8
-    assert work.counts["stored bytes together"] == 8
+    assert work.counts["coalesced bytes stored"] == 8
 
 
 def test_work_becomes_a_vector_of_known_length() -> None:

@@ -39,10 +39,10 @@ def launch_of(bytes_moved: int, kernel: str = "scale") -> dict[str, float]:
 
 def test_bytes_are_counted_by_memory_and_by_how_neighbours_touch_them() -> None:
     found = launch_of(4096)
-    assert found["each bytes together"] > 0
+    assert found["each coalesced bytes"] > 0
     assert found["each local bytes"] > 0
     assert found["each private accesses"] == 0
-    assert found["each bytes apart"] == found["each bytes anywhere"] == 0
+    assert found["each strided bytes"] == found["each scattered bytes"] == 0
     assert found["published comp"] == pytest.approx(np.log1p(3))
     assert found["published together per access"] == pytest.approx(np.log1p(1 / 4))
 

@@ -26,15 +26,15 @@ WORK = (
     "float operations", "double operations", "integer operations", "divisions", "roots", "powers", "angles",
     "double functions", "branches", "barriers", "global atomics", "local atomics", "local bytes",
     "private accesses",
-    "bytes together", "bytes apart", "bytes the same", "bytes anywhere", "stored bytes together",
-    "stored bytes elsewhere", "vector operations", "calls", "instructions", "waits",
+    "coalesced bytes", "strided bytes", "broadcast bytes", "scattered bytes", "coalesced bytes stored",
+    "other bytes stored", "vector operations", "calls", "instructions", "waits",
     "long divisions", "builtins",
 )  # fmt: skip
-"""What is counted per work-item. Bytes of global memory are `together` where neighbours touch neighbouring
-places, `apart` where a stride lies between them, `the same` where all touch one place, `anywhere` where data
-decides. It `waits` in loops that do nothing until another work-item has written something. `long divisions`
-are those of 64-bit integers, which some devices have no instruction for; `builtins` are calls of functions
-like `min` and `floor`, which some compilers leave calls, whatever it is that they do."""
+"""What is counted per work-item. Bytes of global memory are `coalesced` where neighbours touch neighbouring
+places, `strided` where a stride lies between them, `broadcast` where all touch one place, `scattered` where
+data decides. It `waits` in loops that do nothing until another work-item has written something. `long
+divisions` are those of 64-bit integers, which some devices have no instruction for; `builtins` are calls of
+functions like `min` and `floor`, which some compilers leave calls, whatever it is that they do."""
 SERIAL = (
     "float operations", "double operations", "integer operations", "divisions", "long divisions", "roots",
     "powers", "angles",
@@ -54,7 +54,7 @@ _NO_BUILTINS = {
 "Families of calls that have a price of their own, or none."
 _CHANGING_NOTHING = re.compile(r"atom(?:ic)?_(?:add|sub|or|xor)|atomic_load")
 _MOST_BLOCKS = 400
-_TOGETHER_BYTES = 16
+_COALESCED_BYTES = 16
 _FLOATS = {"fadd", "fsub", "fmul", "fneg", "fcmp"}
 _INTEGERS = {
     "add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "select", "trunc", "zext", "sext",
@@ -274,16 +274,16 @@ class _Count:
         elif "addrspace" not in place:
             counts["private accesses"] += times
         elif stored:
-            together = _is_together(self._slope(pointer))
-            counts["stored bytes together" if together else "stored bytes elsewhere"] += size
+            coalesced = _is_coalesced(self._slope(pointer))
+            counts["coalesced bytes stored" if coalesced else "other bytes stored"] += size
         else:
             slope = self._slope(pointer)
             if slope is None:
-                counts["bytes anywhere"] += size
+                counts["scattered bytes"] += size
             elif slope == 0:
-                counts["bytes the same"] += size
+                counts["broadcast bytes"] += size
             else:
-                counts["bytes together" if _is_together(slope) else "bytes apart"] += size
+                counts["coalesced bytes" if _is_coalesced(slope) else "strided bytes"] += size
 
     def _bytes(self, kind: str) -> float:
         vector = _VECTOR.search(kind)
@@ -818,8 +818,8 @@ def _only_looks(instruction: Instruction) -> bool:
     return False
 
 
-def _is_together(slope: float | None) -> bool:
-    return slope is not None and 0 < abs(slope) <= _TOGETHER_BYTES
+def _is_coalesced(slope: float | None) -> bool:
+    return slope is not None and 0 < abs(slope) <= _COALESCED_BYTES
 
 
 def _dimension(call: Instruction) -> int | None:
