@@ -144,7 +144,7 @@ def _run(served: App, commands: Mapping[str, object], words: list[str]) -> None:
         address, words = taken_from(words)
         serve_there(served, address or "", words)
         sys.exit(0)  # as every verb ends
-    # Said, since cyclopts returns instead while another command of this process has not ended (a service in a thread).
+    # Without this, cyclopts returns while another command of this process runs (a service in a thread).
     served(words, result_action="print_non_int_sys_exit")
 
 
