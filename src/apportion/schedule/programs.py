@@ -9,7 +9,6 @@ rows in the order of the jobs; where a program asks for it, the least total shar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +22,6 @@ from apportion.schedule.trace import Floats, Integers
 
 KEPT = 1 - 1e-9
 "Of an optimum, when a second goal is sought among points that reach it."
-LARGEST = 1e18
-"Of a number that is sought by doubling: beyond it, any fits."
 MOST_EXACT = 4000
 "Jobs up to which a bound on the makespan is the program's optimum; beyond, it is found by prices."
 
@@ -201,36 +198,6 @@ def shortest_lateness(
 def spare_share(rate: Floats) -> Floats:  # (n, S)
     """What a share is worth beyond what a program demands: its speed in parts of the job's best."""
     return np.asarray(rate / rate.max(axis=1, keepdims=True))
-
-
-def equal_systems(
-    part: Callable[[float], Floats], width: Integers, slots: Integers, *, falling: bool
-) -> Floats:  # (n, S)
-    """Shares where no system is known to be faster than another, with nothing left over.
-
-    Each job's part of time depends on one number: a makespan, a lateness, a level of fairness. The best
-    number is found whose parts fit into the slots; jobs that have all their time already leave the rest to
-    others. The part is spread over the systems as their slots are. This is one of the optima of a program
-    that takes all systems for equal, and the one that depends on no solver.
-
-    Args:
-        part: the parts (n,) for a number from 0 to infinity, at most 1.
-        falling: whether parts fall as the number grows.
-    """
-    capacity = float(slots.sum())
-
-    def fits(number: float) -> bool:
-        return float(width @ part(number)) <= capacity
-
-    low, high = 0.0, 1.0
-    while fits(high) != falling and high < LARGEST:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if fits(middle) == falling else (middle, high)
-    return part(high if falling else low)[:, None] * (slots / capacity)
 
 
 def _stacked(upper: csr_array, lower: coo_array) -> coo_array:

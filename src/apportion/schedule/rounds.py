@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from apportion import _native
 from apportion.errors import ApportionError, InvalidSetting, JobError, UnknownName
 from apportion.schedule.assignment import CANNOT, first_of_each_slot
+from apportion.schedule.equal_systems import equal_systems
 from apportion.schedule.problem import Schedule, SchedulingProblem
 from apportion.schedule.programs import (
     UnsolvedProgram,
-    equal_systems,
     largest_least,
     largest_sum,
     least_makespan,
