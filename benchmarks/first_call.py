@@ -3,7 +3,8 @@
     python -m benchmarks.first_call --turns 9
 
 Every turn starts a new process for each method, in turn; drivers have compiled the kernel before, and the
-launch memory knows it, except for `share, fresh`. Told are milliseconds of wall-clock time (the least and the
+launch memory knows it, except for `share, fresh`. `share` opens every device, `share, cpu` that one alone;
+plain pyopencl opens the first device of a kind. Told are milliseconds of wall-clock time (the least and the
 median of the turns) and the least of processor time, with that of the worker process: what an idle machine
 would take where nothing overlaps. `import`: Python's start is not in it. `open`: until the devices are known
 and the kernel is read. `first call`: until its results are in the caller's array.
@@ -17,14 +18,18 @@ import os
 import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from apportion.coexecution.sharing import as_source
 from apportion.runtime.opencl.platforms import worker_environment
 
 STAGES = ("import", "open", "first call", "second call")
 _COUNT = 1 << 16
-_SOURCE = """
+SOURCE = """
 kernel void saxpy(global const float *x, global float *y, float a, int n) {
     int i = get_global_id(0);
     if (i < n) y[i] = a * x[i] + y[i];
@@ -32,7 +37,7 @@ kernel void saxpy(global const float *x, global float *y, float a, int n) {
 """
 _CLOCK = f"""
 import json, os, resource, time
-SOURCE, COUNT = {_SOURCE!r}, {_COUNT}
+SOURCE, COUNT = {SOURCE!r}, {_COUNT}
 marks, children = [], []
 def mark():
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -41,14 +46,23 @@ def mark():
         words = open(f"/proc/{{child}}/stat").read().rsplit(")", 1)[1].split()
         cpu += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     marks.append((time.perf_counter(), cpu))
+if PACKED:
+    import sys, types
+    sys.modules["packed_ir"] = types.ModuleType("packed_ir")
+    sys.modules["packed_ir"].packed = lambda source, options: PACKED
+def find_ir():
+    if PACKED:
+        sys.modules["apportion.program"].frontends._entries["opencl"] = "packed_ir:packed"
 mark()
 """
+"PACKED is the kernel's IR where there is no compiler; else empty."
 _SHARE = """
 import numpy as np
 import apportion
 apportion.share
+find_ir()
 mark()
-with apportion.share(SOURCE, fresh=FRESH) as kernel:
+with apportion.share(SOURCE, MORE) as kernel:
     children.append(kernel.backend.worker.process_id)
     mark()
     x, y = np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32)
@@ -61,7 +75,8 @@ _PLAIN = """
 import numpy as np
 import pyopencl as cl
 mark()
-device = cl.get_platforms()[0].get_devices()[0]
+kind = getattr(cl.device_type, "KIND")
+device = next(d for p in cl.get_platforms() for d in p.get_devices() if d.type & kind)
 context = cl.Context([device])
 queue = cl.CommandQueue(context)
 saxpy = cl.Kernel(cl.Program(context, SOURCE).build(), "saxpy")
@@ -75,30 +90,56 @@ for _ in range(2):
     mark()
 print(json.dumps(marks))
 """
-METHODS = {
-    "plain pyopencl": _PLAIN,
-    "share, known": _SHARE.replace("FRESH", "False"),
-    "share, fresh": _SHARE.replace("FRESH", "True"),
-}
 
 
-def stages_of(method: str, environment: dict[str, str]) -> list[tuple[float, float]]:
+def methods(kinds: Sequence[str]) -> dict[str, str]:
+    """What is measured → the code of a process, with devices of these kinds."""
+    plain = {f"plain pyopencl, {kind}": _PLAIN.replace("KIND", kind.upper()) for kind in kinds}
+    shares = {f"share, {kind}": _SHARE.replace("MORE", f"devices=['{kind}']") for kind in kinds[:1]}
+    return {
+        **plain,
+        **shares,
+        "share, known": _SHARE.replace("MORE", "fresh=False"),
+        "share, fresh": _SHARE.replace("MORE", "fresh=True"),
+    }
+
+
+def stages_of(code: str, environment: dict[str, str], packed: str = "") -> list[tuple[float, float]]:
     """Milliseconds of wall-clock and of processor time of each stage, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", _CLOCK + METHODS[method]], env=environment, capture_output=True, text=True,
-        check=True,
+        [sys.executable, "-c", f"PACKED = {packed!r}\n{_CLOCK}{code}"], env=environment, capture_output=True,
+        text=True, check=False,
     )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr)
     marks: list[list[float]] = json.loads(done.stdout.splitlines()[-1])
     return [(1e3 * (b[0] - a[0]), 1e3 * (b[1] - a[1])) for a, b in pairwise(marks)]
 
 
-def measured(turns: int) -> dict[str, dict[str, dict[str, float]]]:
+def kinds_of(environment: dict[str, str]) -> list[str]:
+    """The kinds of the devices here, as pyopencl finds them."""
+    code = (
+        "import pyopencl as cl\n"
+        "types = [d.type for p in cl.get_platforms() for d in p.get_devices()]\n"
+        "print(*(k for k in ('cpu', 'gpu') if any(t & getattr(cl.device_type, k.upper()) for t in types)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return said.stdout.split()
+
+
+def measured(turns: int, packed: str = "", seconds: float = 1e9) -> dict[str, dict[str, dict[str, float]]]:
     """Method → stage → the least and the median of wall-clock time, and the least of processor time."""
     environment = worker_environment() | {"PYTHONDONTWRITEBYTECODE": ""}
-    found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in METHODS}
+    codes = methods(kinds_of(environment))
+    found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in codes}
+    until = time.monotonic() + seconds
     for turn in range(turns + 1):
-        for name in METHODS:
-            stages = stages_of(name, environment if name == "plain pyopencl" else _own(environment))
+        if turn > 1 and time.monotonic() > until:
+            break
+        for name, code in codes.items():
+            stages = stages_of(code, environment if name.startswith("plain") else _own(environment), packed)
             if turn:  # in the first one, drivers compile
                 found[name].append(stages)
     return {
@@ -124,9 +165,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no turn after so long")
+    parser.add_argument("--ir", type=Path, help="what `benchmarks.programs --pack` wrote")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found: dict[str, Any] = measured(asked.turns)
+    packed = json.loads(asked.ir.read_text())[as_source(SOURCE).digest] if asked.ir else ""
+    found: dict[str, Any] = measured(asked.turns, packed, asked.seconds)
     if asked.json:
         print(json.dumps(found))
         return

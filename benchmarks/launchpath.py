@@ -34,7 +34,8 @@ from apportion.coexecution.sharing import Together
 from apportion.runtime.backend import info_of, open_backend
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.platforms import worker_environment
-from benchmarks.programs import plain_devices, unpack
+from benchmarks.programs import plain_devices
+from reproduction.packed_ir import unpack
 
 SOURCE = """
 kernel void little(global float *x, float a) { x[get_global_id(0)] += a; }

@@ -21,10 +21,8 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,10 +31,8 @@ from apportion.advise.learned_policy import learned
 from apportion.coexecution.session import Session
 from apportion.coexecution.sharing import as_source
 from apportion.errors import ApportionError
-from apportion.program import frontends
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
-from apportion.program.source import Source
 from apportion.runtime.backend import with_speeds
 from apportion.runtime.base import DeviceInfo, LocalMemory
 from apportion.runtime.drivers import DriverOptions
@@ -45,11 +41,12 @@ from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.suite.programs import PROGRAMS
 from apportion.suite.programs.base import Calls, Program, ProgramInstance, SessionCalls
+from reproduction.packed_ir import pack, unpack
 
 HOST = "host"
 SESSION = "session"
-SEARCH_SECONDS = 20.0
-"For the best assignment of one program."
+EACH_SECONDS = 6.0
+"For the rounds of one method on one program; the search for the best assignment may take three times that."
 
 
 class PlainCalls(Calls):
@@ -206,7 +203,13 @@ def said_of(program: Program, instance: ProgramInstance, calls: Any) -> str:
 
 
 def measure(
-    program: Program, size: str, infos: list[DeviceInfo], backend: OpenCLBackend, rounds: int, check: bool
+    program: Program,
+    size: str,
+    infos: list[DeviceInfo],
+    backend: OpenCLBackend,
+    rounds: int,
+    check: bool,
+    each: float = EACH_SECONDS,
 ) -> dict[str, Any]:
     """Every method on one program."""
     devices, compiled = plain_devices(infos), {}
@@ -218,7 +221,7 @@ def measure(
         first = rounds_of(calls, instance, calls.finish, 1, 0.0)
         if name is not None and check:
             row["said"][name] = said_of(program, instance, calls)
-        return first + rounds_of(calls, instance, calls.finish, count, time.monotonic() + 6), calls.names
+        return first + rounds_of(calls, instance, calls.finish, count, time.monotonic() + each), calls.names
 
     best: dict[str, str] = {}
     least = float("inf")
@@ -229,7 +232,7 @@ def measure(
         row["rounds"][f"all {name}"], kernels = plain(everything, f"all {name}", rounds)
         if (taken := min(row["rounds"][f"all {name}"][1:])) < least:
             best, least = everything, taken
-    end = time.monotonic() + SEARCH_SECONDS
+    end = time.monotonic() + 3 * each
     tried = len(devices)
     for kernel in kernels:
         for name in devices:
@@ -245,7 +248,7 @@ def measure(
         with Session(names, backend=backend, predictor=learned) as session:
             calls = SessionCalls(session, program, instance.arrays, name)
             row["rounds"][f"session, all {name}"] = rounds_of(
-                calls, instance, session.wait, rounds, time.monotonic() + 3
+                calls, instance, session.wait, rounds, time.monotonic() + each / 2
             )
     # A session that knows nothing of the program; its kernels are compiled, as those of the others are.
     with Session(names, backend=backend, predictor=learned) as session:
@@ -254,7 +257,7 @@ def measure(
         if check:
             row["said"][SESSION] = said_of(program, instance, calls)
         row["rounds"][SESSION] = first + rounds_of(
-            calls, instance, session.wait, rounds, time.monotonic() + 8
+            calls, instance, session.wait, rounds, time.monotonic() + 1.5 * each
         )
         row["decisions"] = [
             {"kernel": one.kernel, "device": one.device, "reason": one.reason, "launches": one.launches,
@@ -311,25 +314,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def pack(path: Path) -> None:
-    """Write the IR of every program's source, for a machine without a compiler."""
-    from benchmarks import launchpath  # here: it imports this module
+def pack_all(path: Path) -> None:
+    """Write the IR of everything that runs on a machine without a compiler."""
+    from benchmarks import first_call, launchpath  # here: the one imports this module
 
-    texts = [program.source() for program in PROGRAMS.values()] + [as_source(launchpath.SOURCE)]
-    sources = {source.digest: ir_of(source) for source in texts}
-    path.write_text(json.dumps(sources))
-
-
-def unpack(path: Path) -> None:
-    """Have sources compiled by looking them up in what `pack` wrote."""
-    known = json.loads(path.read_text())
-
-    def packed(source: Source, options: object) -> str:
-        return str(known[source.digest])
-
-    sys.modules["packed_ir"] = ModuleType("packed_ir")
-    sys.modules["packed_ir"].__dict__["packed"] = packed
-    frontends._entries["opencl"] = "packed_ir:packed"
+    pack(path, [as_source(launchpath.SOURCE), as_source(first_call.SOURCE)])
 
 
 def main() -> None:
@@ -341,6 +330,7 @@ def main() -> None:
     parser.add_argument("--size", default="usual", choices=("small", "usual"))
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no program after so long")
+    parser.add_argument("--each", type=float, default=EACH_SECONDS, help="seconds of rounds for a method")
     parser.add_argument("--out", type=Path, default=Path("programs.jsonl"))
     parser.add_argument("--threads", type=int)
     parser.add_argument("--pocl-instances", type=int)
@@ -351,7 +341,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="print what an earlier run found")
     asked = parser.parse_args()
     if asked.pack:
-        pack(asked.pack)
+        pack_all(asked.pack)
         return
     if asked.table:
         print(table([json.loads(line) for line in asked.table.read_text().splitlines()]))
@@ -374,7 +364,9 @@ def main() -> None:
                 print(f"no time for {name}")
                 continue
             try:
-                row = measure(PROGRAMS[name], asked.size, infos, backend, asked.rounds, not asked.unchecked)
+                row = measure(
+                    PROGRAMS[name], asked.size, infos, backend, asked.rounds, not asked.unchecked, asked.each
+                )
             except ApportionError as error:
                 print(f"{name}: {error}", flush=True)
                 continue

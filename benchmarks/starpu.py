@@ -32,7 +32,7 @@ from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.platforms import worker_environment
 from apportion.suite.programs import PROGRAMS
 from apportion.suite.programs.base import Calls, Program, ProgramInstance
-from benchmarks.programs import unpack
+from reproduction.packed_ir import unpack
 
 POLICIES = ("dmda", "dmdas")
 

@@ -69,6 +69,10 @@ REPRODUCTIONS = {
         "reproduction.efficiency.run:efficiency",
         "How near co-execution comes to the best cut of each bundled kernel.",
     ),
+    "energy": (
+        "reproduction.energy.run:energy",
+        "Time and power of each bundled kernel under cuts of its work, and the cut for each objective.",
+    ),
     "first-launches": (
         "reproduction.efficiency.first_launches:first_launches_again",
         "What forecasts choose for first launches that were measured, without the devices.",

@@ -1,63 +1,87 @@
 #!/bin/bash
-# Sessions beside plain pyopencl and StarPU on a machine that is lent for minutes; from the root of a copy of the
-# repository with the carry/ that tools/carry-programs.sh filled:
+# Sessions beside plain pyopencl and StarPU, and what launches draw, on a machine that is lent for minutes; from the root
+# of a copy of the repository with the carry/programs that tools/carry-programs.sh filled:
 #
 #     tools/lent-programs.sh RESULTS [SECONDS]      for instance  tools/lent-programs.sh "$OUT" 470
 #
-# In so many seconds, 470 if none are given: the launch path on the GPU and the CPU, first calls in new processes, the
-# thirteen programs (a session, all on the GPU, all on the CPU, the best assignment found), the same by StarPU, and every
-# cut of the suite's kernels with 4 and 8 of the processors (a machine confined to few of them is one too).
+# In so many seconds, 470 if none are given: calibrating and launching confined to 4 processors; the launch path on the
+# CPU and the GPU; first calls in new processes; the thirteen programs (a session, all on the GPU, all on the CPU, the best
+# assignment found), the same by StarPU; time and power of the suite's kernels under cuts; and every cut of them with 4
+# and 8 of the processors. What a part leaves of its time is for those after it.
 # Whatever is done is in RESULTS; every part writes as it goes, and RESULTS/programs.tar.gz has everything. SIZE=small
-# tries it all in a minute.
+# tries it all in some minutes.
 set -u
-RESULTS=$1 TOTAL=${2:-470} SIZE=${SIZE:-usual} WORK=/tmp/apportion-programs
-RECORDED=; [ "$SIZE" = small ] && RECORDED="--small --repeat 1"
-mkdir -p "$RESULTS" /tmp/apportion-site "$WORK"; RESULTS=$(readlink -f "$RESULTS")
+RESULTS=$1 TOTAL=${2:-470} SIZE=${SIZE:-usual} WORK=${WORK:-/tmp/apportion-programs}
+INSTANCES=; [ "$SIZE" = small ] && INSTANCES=--small
+REPEATED=; [ "$SIZE" = small ] && REPEATED="--repeat 1"
+mkdir -p "$RESULTS" "$WORK/site"; RESULTS=$(readlink -f "$RESULTS")
 began=$(date +%s)
-if [ -e carry/site.tar.xz ]; then
-    tar xJf carry/site.tar.xz -C /tmp/apportion-site
-    cp -n carry/campaign/_native*.so src/apportion/ 2>/dev/null
-    export PYTHONPATH=$PWD/src:$PWD:/tmp/apportion-site
-fi
+for site in carry/programs/site.tar.xz carry/site.tar.xz; do
+    if [ -e "$site" ]; then
+        tar xJf "$site" -C "$WORK/site"
+        cp -n carry/campaign/_native*.so src/apportion/ 2>/dev/null
+        export PYTHONPATH=$PWD/src:$PWD:$WORK/site
+        break
+    fi
+done
 if ldconfig -p | grep -q libnvidia-opencl.so.1; then
     mkdir -p /etc/OpenCL/vendors; echo libnvidia-opencl.so.1 > /etc/OpenCL/vendors/nvidia.icd
 fi
-export PYTHONUNBUFFERED=1 APPORTION_CACHE=${APPORTION_CACHE:-/tmp/apportion-cache} PYTHON=${PYTHON:-python3}
-DEVICES=${DEVICES:-cpu gpu} IR=(--ir carry/programs/ir.json)
+export PYTHONUNBUFFERED=1 PYTHON=${PYTHON:-python3}
+export APPORTION_CACHE=${APPORTION_CACHE:-$WORK/cache} APPORTION_HOME=${APPORTION_HOME:-$WORK/home}
+DEVICES=${DEVICES:-cpu gpu} PACKED=carry/programs/ir.json; IR=(--ir "$PACKED")
+APPORTION=(-c 'from apportion.cli import main; main()') # without packages' entry points there is no `apportion`
+mkdir -p "$WORK/results"
 left() { echo $((TOTAL - ($(date +%s) - began))); }
+least() { echo $(($1 < $2 ? $1 : $2)); }
 part() { # NAME SECONDS COMMAND…: its output is in RESULTS/NAME.txt
-    local name=$1 seconds=$2; shift 2
+    local name=$1 seconds=$2 start; shift 2; start=$(date +%s)
     [ "$seconds" -gt 5 ] || { echo "[$(left) s left] no time for $name"; return; }
-    timeout -k 3 "$seconds" "$@" > "$WORK/$name.txt" 2>&1
+    timeout -k 3 "$seconds" "$@" > "$WORK/results/$name.txt" 2>&1
     local code=$?
-    echo "[$(left) s left] $name ended with $code"
-    tail -n 6 "$WORK/$name.txt"
-    tar czf "$RESULTS/programs.part" -C "$WORK" . && mv "$RESULTS/programs.part" "$RESULTS/programs.tar.gz"
+    echo "$name ended with $code after $(($(date +%s) - start)) s" | tee -a "$WORK/results/parts.log"
+    tail -n 3 "$WORK/results/$name.txt" | cut -c1-300
+    tar czf "$RESULTS/programs.part" -C "$WORK/results" . && mv "$RESULTS/programs.part" "$RESULTS/programs.tar.gz"
+    echo "[$(left) s left]"
 }
-recording() { # PROCESSORS SECONDS: calibrating, and every cut of the suite's kernels, confined to so many processors
-    local cores="taskset -c 0-$(($1 - 1))" seconds=$2
-    export APPORTION_CACHE=/tmp/apportion-cache-$1 APPORTION_HOME=/tmp/apportion-home-$1
-    part "devices-$1" 60 $cores $PYTHON -c 'from apportion.cli import main; main()' devices --json
-    part "recording-$1" "$((seconds + 25))" $cores $PYTHON -m reproduction.campaign.steps suite carry/campaign "$WORK" \
-        efficiency --out "$WORK/recording-$1" --budget 1 --total "$seconds" $RECORDED
+confined() { # PROCESSORS COMMAND…: with a cache of its own
+    local processors=$1; shift
+    APPORTION_CACHE=$WORK/cache-$processors APPORTION_HOME=$WORK/home-$processors "$@"
 }
-{ uname -a; nproc; nvidia-smi -L; lscpu | grep 'Model name'; } > "$WORK/machine.txt" 2>&1
+cores() { echo "taskset -c 0-$(($1 - 1))"; }
+{ uname -a; nproc; nvidia-smi -L; nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv; lscpu | grep -E 'Model name|^CPU\(s\)|Thread'
+  ls /sys/class/powercap; python3 -V; } > "$WORK/results/machine.txt" 2>&1
 
-part devices 110 $PYTHON -c 'from apportion.cli import main; main()' devices --json
-for device in $DEVICES; do
-    part "launchpath-$device" 45 $PYTHON -m benchmarks.launchpath --device "$device" --json "${IR[@]}"
+LIMITED=${PROCESSORS:-4 8}
+for processors in ${LIMITED%% *}; do
+    confined "$processors" part "devices-$processors" 45 $(cores "$processors") $PYTHON "${APPORTION[@]}" devices --json
 done
-SHARED=$((TOTAL * 36 / 100)) # of the time, for the recordings
-[ -x carry/programs/starpu_replay ] && starpu=$((TOTAL / 5)) || starpu=0
-programs=$(($(left) - starpu - SHARED - 10))
+part devices 60 $PYTHON "${APPORTION[@]}" devices --json
+for device in $DEVICES; do
+    part "launchpath-$device" 40 $PYTHON -m benchmarks.launchpath --device "$device" --json "${IR[@]}"
+done
+part first-call 45 $PYTHON -m benchmarks.first_call --turns 5 --seconds 30 --json "${IR[@]}"
+# Of the whole time; programs get what these leave.
+RECORDINGS=$((TOTAL * 18 / 100)) ENERGY=$((TOTAL * 17 / 100)) STARPU=$((TOTAL * 19 / 100))
+[ -x carry/programs/starpu_replay ] || STARPU=0
+programs=$(($(left) - STARPU - ENERGY - RECORDINGS - 8))
 part programs "$programs" $PYTHON -m benchmarks.programs --devices $DEVICES --size "$SIZE" "${IR[@]}" \
-    --seconds $((programs > 60 ? programs - 25 : programs / 2)) --out "$WORK/programs.jsonl" ${MORE:-}
-part programs-table 20 $PYTHON -m benchmarks.programs --table "$WORK/programs.jsonl"
-if [ "$starpu" -gt 0 ]; then
-    starpu=$(($(left) - SHARED - 5))
+    --each "${EACH:-1.8}" --seconds $((programs > 60 ? programs - 15 : programs / 2)) --out "$WORK/results/programs.jsonl" ${MORE:-}
+part programs-table 20 $PYTHON -m benchmarks.programs --table "$WORK/results/programs.jsonl"
+if [ "$STARPU" -gt 0 ]; then
+    starpu=$(($(left) - ENERGY - RECORDINGS - 6))
     part starpu "$starpu" env LD_LIBRARY_PATH="$PWD/carry/programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
         $PYTHON -m benchmarks.starpu --replay carry/programs/starpu_replay --size "$SIZE" \
-        "${IR[@]}" --seconds "$((starpu > 60 ? starpu - 25 : starpu / 2))" --out "$WORK/starpu.jsonl"
+        "${IR[@]}" --seconds "$((starpu > 60 ? starpu - 12 : starpu / 2))" --out "$WORK/results/starpu.jsonl"
 fi
-for processors in ${PROCESSORS:-4 8}; do recording "$processors" $((SHARED / 2 - 20)); done
+energy=$(least $(($(left) - RECORDINGS - 4)) $((2 * ENERGY)))
+part energy "$energy" $PYTHON -m reproduction.packed_ir "$PACKED" energy ${INSTANCES:---large} \
+    --devices "${DEVICES// /,}" --total "$((energy - 10))" --out "$WORK/results/energy"
+count=$(echo $LIMITED | wc -w)
+for processors in $LIMITED; do
+    seconds=$((($(left) - 4) / count)); count=$((count - 1))
+    confined "$processors" part "recording-$processors" "$seconds" $(cores "$processors") $PYTHON -m reproduction.packed_ir \
+        "$PACKED" efficiency --out "$WORK/results/recording-$processors" --budget 1 --total "$((seconds - 12))" \
+        $INSTANCES $REPEATED
+done
 echo "[$(left) s left] done"

@@ -31,7 +31,6 @@ import time
 from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -41,7 +40,6 @@ from apportion.errors import ApportionError
 from apportion.jobs import LocalRunner
 from apportion.jobs.journal import Entry, Journal
 from apportion.measure.campaign import Campaign, read_journal, run_campaign, write_table
-from apportion.program import frontends
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
 from apportion.program.kernel.signature import signatures_of
@@ -58,6 +56,7 @@ from apportion.suite.generator import Rejected, generate
 from reproduction.__main__ import main as reproduce
 from reproduction.campaign.preparing import PreparedWorkload, prepare
 from reproduction.campaign.suite_workloads import SUITE, keep_instances, kept_instance, workloads_of
+from reproduction.packed_ir import use
 
 SEED = 1
 ARRAYS = Path("/tmp/apportion-suite")
@@ -421,13 +420,7 @@ def fit(folder: Path, results: Path) -> None:
 def suite(folder: Path, words: list[str]) -> None:
     """A reproduction over the suite's kernels where there is no compiler: the suite's IR was packed."""
     known = dict(pl.read_parquet(folder / "suite.parquet").select("digest", "ir").iter_rows())
-
-    def packed(source: Source, options: object) -> str:
-        return str(known[source.digest])
-
-    sys.modules["packed_ir"] = ModuleType("packed_ir")
-    sys.modules["packed_ir"].__dict__["packed"] = packed
-    frontends._entries["opencl"] = "packed_ir:packed"
+    use(known)
     reproduce(words)
 
 

@@ -99,7 +99,7 @@ def _efficiency(
     done = frozenset((row.problem, row.kernel) for row in rows if not row.failure)
     rows = [row for row in rows if not row.failure]
     if {problem.name for problem in chosen} - {problem for problem, _ in done}:
-        machine = _machine(backend, names, size)
+        machine = machine_of(backend, names, size)
         if out is not None:
             replace_file(out / _MACHINE, json_text.dumps(machine, indent=1))
         found = evaluate(
@@ -140,7 +140,7 @@ def write_page(stored: Path, out: Path) -> None:
     replace_file(out / CURVES, curves(rows))
 
 
-def _machine(backend: OpenCLBackend, names: list[str] | None, size: str) -> dict[str, Any]:
+def machine_of(backend: OpenCLBackend, names: list[str] | None, size: str) -> dict[str, Any]:
     """What a page must say of where it was measured."""
     found = {
         info.id: f"{info.name} ({info.platform} {info.driver}, {info.compute_units} units)"

@@ -1,0 +1,1 @@
+"""What launches of the bundled kernels draw under every cut, and which cut each objective asks for."""
