@@ -18,7 +18,8 @@ from apportion.errors import ApportionError, InvalidSetting
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.access import KernelAccess
 from apportion.program.kernel.launch import TOTALS, PlannedLaunch
-from apportion.program.kernel.work import SERIAL, Contents
+from apportion.program.kernel.launch_values import Contents
+from apportion.program.kernel.work import SERIAL
 from apportion.program.source import Source
 from apportion.runtime.base import Calibration, DeviceInfo
 from apportion.runtime.plan import ArrayPlace, Plan

@@ -43,8 +43,8 @@ from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
 from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import Interval, NDRange
+from apportion.program.kernel.launch_values import contents_of
 from apportion.program.kernel.signature import Signature, signatures_of
-from apportion.program.kernel.work import contents_of
 from apportion.program.source import Source
 from apportion.runtime.backend import Backend, info_of, open_backend
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value

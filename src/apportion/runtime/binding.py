@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, NotSplittable
 from apportion.program.kernel.access import KernelAccess
+from apportion.program.kernel.launch_values import Contents, contents_of
 from apportion.program.kernel.signature import KernelArgument, Signature
-from apportion.program.kernel.work import Contents, contents_of
 from apportion.runtime.backend import Backend
 from apportion.runtime.base import LocalMemory
 from apportion.runtime.images import Argument, Image, ImageForm, Sampler

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName, UnreadableFile
 from apportion.program.kernel.bounds import MOST_ITEMS, NDRange
+from apportion.program.kernel.launch_values import Contents, contents_of
 from apportion.program.kernel.signature import KernelArgument
-from apportion.program.kernel.work import Contents, contents_of
 from apportion.runtime.base import LocalMemory, Value
 from apportion.runtime.images import Image, ImageForm, Sampler
 

@@ -8,7 +8,9 @@ import pytest
 from apportion.program.compile import ir_of
 from apportion.program.kernel.bounds import NDRange
 from apportion.program.kernel.instructions import read_module
-from apportion.program.kernel.work import GUESSED_TRIPS, WORK, Contents, Work, contents_of, work_of
+from apportion.program.kernel.launch_values import Contents, contents_of
+from apportion.program.kernel.trip_counts import GUESSED_TRIPS
+from apportion.program.kernel.work import WORK, Work, work_of
 from apportion.program.source import Source
 
 pytest.importorskip("ziglang")
@@ -91,7 +93,12 @@ def test_halving_turns_as_often_as_the_logarithm() -> None:
 
 @pytest.mark.parametrize(
     ("index", "pattern"),
-    [("i", "coalesced bytes"), ("i * 64", "strided bytes"), ("n", "broadcast bytes"), ("b[i]", "scattered bytes")],
+    [
+        ("i", "coalesced bytes"),
+        ("i * 64", "strided bytes"),
+        ("n", "broadcast bytes"),
+        ("b[i]", "scattered bytes"),
+    ],
 )
 def test_bytes_go_by_how_neighbours_touch_them(index: str, pattern: str) -> None:
     work = _work(

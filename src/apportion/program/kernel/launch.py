@@ -15,7 +15,8 @@ from apportion.program.kernel.access import ArgumentAccess, KernelAccess, access
 from apportion.program.kernel.bounds import NDRange, bytes_touched
 from apportion.program.kernel.features import FEATURES, vector_of
 from apportion.program.kernel.instructions import IRModule, read_module
-from apportion.program.kernel.work import SERIAL, WORK, Contents, Work, work_of
+from apportion.program.kernel.launch_values import Contents
+from apportion.program.kernel.work import SERIAL, WORK, Work, work_of
 from apportion.program.llvm import GraphOptions, graph_of_ir
 
 TOTALS = (
