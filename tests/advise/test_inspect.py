@@ -84,11 +84,22 @@ def test_strided_access_is_named():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["n"], "name=integer"), (["a=1"], "only integers passed by value"), (["n=99999999999"], "cannot be")],
+    [
+        (["n"], "name=value"),
+        (["a=1"], "a=1: An argument is written"),
+        (["n=99999999999"], "does not fit int32"),
+    ],
 )
 def test_an_argument_that_cannot_be_given_is_refused(arguments, message):
     with pytest.raises(InvalidSetting, match=message):
         inspect(MATMUL, global_size=(256, 256), arguments=arguments)
+
+
+def test_arguments_are_written_as_for_a_run():
+    said = inspect(MATMUL, global_size=(256, 128), arguments=["n=N1", "a=float32[N]"]).as_json()
+    told = {one["name"]: (one["is"], one["assumed"]) for one in said["arguments"]}
+    assert told["n"] == ("int32:128", False)
+    assert told["a"] == ("float32[32768]=random", False)
 
 
 def test_an_unknown_kernel_and_a_source_without_one_are_refused():

@@ -170,3 +170,23 @@ def test_models_of_times_are_explained_too(tmp_path: Path, capsys) -> None:
     assert out.index("s += a[i * n + j];") < out.index("y[i] = s;")
     run(*words, code=1)
     assert "give its --global-size" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["explain", "explain --pair xeon-h200 -n 4096", "inspect -n 4096 -l 64"])
+def test_lines_are_those_of_the_file_where_a_header_stands_in_it(verb: str, tmp_path: Path, capsys) -> None:
+    (tmp_path / "what.h").write_text("#define FIRST\n#define SECOND\n#define THIRD\n")
+    (tmp_path / "rows.cl").write_text('#include "what.h"\n' + ROWS)
+    name, *more = verb.split()
+    run(name, str(tmp_path / "rows.cl"), *(LAUNCH if name == "explain" else ()), *more)
+    out = capsys.readouterr().out
+    assert "s += a[i * n + j];" in out
+    assert "#define" not in out
+
+
+def test_every_verb_that_looks_into_lines_takes_the_options_of_a_build(tmp_path: Path, capsys) -> None:
+    (tmp_path / "given.cl").write_text("kernel void f(global T *x, int n) { x[get_global_id(0)] = n; }\n")
+    words = ("inspect", str(tmp_path / "given.cl"), "-n", "4096", "--arg", "n=N")
+    run(*words, "--build-options", "-DT=float -cl-fast-relaxed-math", "--std", "CL1.2")
+    assert "x=float32[4096]" in capsys.readouterr().err
+    run(*words, "--guess")
+    assert "Guessed: -D T=float" in capsys.readouterr().err

@@ -9,7 +9,8 @@ import pytest
 from apportion.errors import CompileError, MalformedInput
 from apportion.program import siblings
 from apportion.program.buildfile import BuildOptions
-from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
+from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of, kernels_of
+from apportion.program.siblings import own_lines
 from apportion.program.source import Source
 
 
@@ -110,10 +111,30 @@ def test_a_driver_gets_one_text_however_includes_are_written(tmp_path: Path) -> 
     assert driver_text(Source("kernel void f() {}", "opencl"), CompileOptions()) == "kernel void f() {}"
 
 
-def test_macros_that_are_more_than_a_value_go_into_a_drivers_text() -> None:
+def test_macros_go_into_a_drivers_text() -> None:
     build = BuildOptions(defines=("N=4", "JOIN(a, b)=a ## b", "KIND=unsigned int"))
     source = Source("kernel void f(global KIND *x) { *JOIN(, x) = N; }", "opencl", build=build)
-    assert driver_options(source, CompileOptions()) == "-DN=4"
+    assert driver_options(source, CompileOptions()) == ""  # drivers take options apart at spaces
     text = driver_text(source, CompileOptions())
-    assert text.startswith("#define JOIN(a, b) a ## b\n#define KIND unsigned int\n#line 1 ")
-    assert "store i32 4" in ir_of(Source(text, "opencl", build=BuildOptions(defines=("N=4",))))
+    assert text.startswith("#define N 4\n#define JOIN(a, b) a ## b\n#define KIND unsigned int\n#line 1 ")
+    assert "store i32 4" in ir_of(Source(text, "opencl"))
+
+
+def test_lines_of_the_file_itself_are_told_from_those_of_its_headers(tmp_path: Path) -> None:
+    (tmp_path / "size.h").write_text("#define ROWS 2\n#define COLUMNS 3\n")
+    kernel = '// first\n#include "size.h"\nkernel void f(global int *x) {\n    *x = ROWS * COLUMNS;\n}\n'
+    (tmp_path / "f.cl").write_text(kernel)
+    source = Source.read(tmp_path / "f.cl")
+    assert "ROWS 2" in str(source.text)
+    lines = own_lines(str(source.text), source.name)
+    assert lines[3] == "    *x = ROWS * COLUMNS;"
+    assert "#define ROWS 2" not in lines
+    assert own_lines(kernel, "f.cl") == tuple(kernel.split("\n"))
+
+
+def test_headers_that_pyopencl_gives_to_every_program_are_found(tmp_path: Path) -> None:
+    kernel = "#include <pyopencl-complex.h>\nkernel void f(global cfloat_t *x) { *x = cfloat_new(1, 2); }\n"
+    (tmp_path / "f.cl").write_text(kernel)
+    source = Source.read(tmp_path / "f.cl")
+    assert "#include <pyopencl-complex.h>" not in driver_text(source, CompileOptions())
+    assert kernels_of(ir_of(source)) == ["f"]

@@ -27,6 +27,7 @@ from apportion.program.graph import Flow, NodeType, ProgramGraph
 from apportion.program.kernel.features import FEATURES, INPUTS, RANGE_INPUTS, nodes_of
 from apportion.program.kernel.instructions import read_module
 from apportion.program.kernel.source_lines import SourceLines
+from apportion.program.siblings import own_lines
 from apportion.program.source import Source
 
 WHOLE = "the program as a whole"
@@ -197,7 +198,7 @@ def explain(
         absent,
         graph,
         described.warnings,
-        tuple(str(source.text).splitlines()) if any(places.values()) else (),
+        own_lines(str(source.text), source.name) if any(places.values()) else (),
     )
 
 

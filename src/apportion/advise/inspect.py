@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from apportion.advise.launch_times import models, timing_model
 from apportion.advise.predicted_machine import PredictedMachine, learned_machines, this_machine, totals_of
@@ -32,10 +29,10 @@ from apportion.program.kernel.work import work_by_instruction
 from apportion.program.source import Source
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.default_arguments import deduced
+from apportion.runtime.workload import beside
 
 _DEFAULT_LOCAL: dict[int, tuple[int, ...]] = {1: (64,), 2: (16, 4), 3: (8, 4, 2)}
 _GUESSED = LAUNCH.index("guessed")
-_VALUE = re.compile(r"(\w+)=(-?\d+)")
 _USUAL = CompileOptions()
 
 
@@ -115,7 +112,7 @@ def inspect(
         global_size: work-items in all, in one dimension or in each.
         local_size: work-items in a work-group; the kernel's own where it asks for one, else a usual one.
         kernel: which one; the first where the source has several.
-        arguments: integers passed by value, as `n=4096`; what is not given is assumed.
+        arguments: `name=value`, as `apportion run` takes them; what is not given is assumed.
         devices: of this machine, with their calibrations; the machines of shipped models come on top.
         model: the name or the folder of a timing model, to ask it alone.
         compile: how OpenCL C is compiled.
@@ -133,8 +130,8 @@ def inspect(
     signature = signature_of(ir, kernel or kernels[0], text)
     span = _span(signature, global_size, local_size)
     access = accesses_of(ir, text)[signature.name]
-    given = _values(arguments, signature)
-    case = deduced(signature, access, span, {name: str(number) for name, number in given.items()}).case
+    given = beside(source, signature, arguments)
+    case = deduced(signature, access, span, given).case
     launch = case.launch(ir, signature.name, text)
     here = [device for device in devices if device.calibration is not None]
     machines = (
@@ -170,27 +167,6 @@ def _span(signature: Signature, global_size: Size, local_size: Size | None) -> N
         return NDRange(whole, signature.required_local_size[: len(whole)])
     usual = zip(whole, _DEFAULT_LOCAL[len(whole)], strict=True)
     return NDRange(whole, tuple(math.gcd(size, wanted) for size, wanted in usual))
-
-
-def _values(arguments: Sequence[str], signature: Signature) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for text in arguments:
-        word = _VALUE.fullmatch(text.strip())
-        if word is None:
-            raise InvalidSetting(f"Write an argument as name=integer, for example n=4096, not {text!r}")
-        argument = signature.argument(word[1])
-        if (
-            argument.is_pointer
-            or argument.scalar_type is None
-            or np.dtype(argument.scalar_type).kind not in "iu"
-        ):
-            raise InvalidSetting(f"{word[1]} is {argument.type}: only integers passed by value can be given")
-        limits = np.iinfo(argument.scalar_type)
-        value = int(word[2])
-        if not limits.min <= value <= limits.max:
-            raise InvalidSetting(f"{word[1]} is {argument.type} and cannot be {value}")
-        found[word[1]] = value
-    return found
 
 
 def _lines(

@@ -17,6 +17,7 @@ from apportion.advise.queries import Size, size_of
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
+from apportion.program.siblings import own_lines
 from apportion.program.source import Source
 from apportion.settings import replace_file
 
@@ -25,10 +26,11 @@ _BAR = 24
 
 def explain(
     *sources: Path,
-    local_size: str,
+    local_size: Annotated[str, Parameter(name=["--local-size", "-l"])],
     bytes: int,
     kernel: str | None = None,
-    global_size: str | None = None,
+    global_size: Annotated[str | None, Parameter(name=["--global-size", "-n"])] = None,
+    arg: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     pair: str = DEFAULT_PAIR,
     model: str | None = None,
     lines: int = 20,
@@ -46,6 +48,8 @@ def explain(
         bytes: How many bytes the launch moves between the host and the device.
         kernel: The kernel's name, if the source has several.
         global_size: All work-items, such as 4096 or 1024x1024. Only models that predict times need it.
+        arg: An argument of the kernel, such as `n=1024` or `x=float32[N]`, written as for `apportion run`.
+            Models that predict times (xeon-h200) use them. Arguments that you leave out are assumed.
         pair: The devices that the prediction is for: cgo17-nvidia, cgo17-amd, or another pair that has a
             model.
         model: A model to ask instead of the pair's own, by its name or its folder. `apportion models` lists
@@ -62,7 +66,7 @@ def explain(
     whole = None if global_size is None else size_of(global_size, "global_size")
     if model is None and is_timed(pair, "numpy"):
         for path in sources:
-            _explain_times(building.source(path), kernel, group, whole, pair, lines, json)
+            _explain_times(building.source(path), kernel, group, whole, arg, pair, lines, json)
         return
     for number, source in enumerate(sources):
         found = explain_share(
@@ -93,6 +97,7 @@ def _explain_times(
     kernel: str | None,
     group: Size,
     whole: Size | None,
+    arguments: tuple[str, ...],
     pair: str,
     most_lines: int,
     json: bool,
@@ -100,11 +105,11 @@ def _explain_times(
     """What each line takes on the devices of a pair whose times were learned."""
     if whole is None:
         raise InvalidSetting(f"The models of {pair} know the range of a launch: give its --global-size")
-    found = inspect(source, global_size=whole, local_size=group, kernel=kernel)
+    found = inspect(source, global_size=whole, local_size=group, kernel=kernel, arguments=arguments)
     devices = sorted(
         {where for line in found.lines for where in line.seconds if where.startswith(f"{pair}/")}
     )
-    text = str(source.text).splitlines()
+    text = own_lines(str(source.text), source.name)
     ranked = sorted(found.lines, key=lambda line: -max((line.seconds[each] for each in devices), default=0.0))
     rows = [
         (

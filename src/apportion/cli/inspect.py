@@ -11,10 +11,10 @@ from apportion.advise.inspect import Inspection
 from apportion.advise.inspect import inspect as inspect_launch
 from apportion.advise.predicted_machine import PredictedMachine
 from apportion.advise.queries import size_of
+from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import NoDevice
-from apportion.program.compile import CompileOptions
-from apportion.program.source import Source
+from apportion.program.siblings import own_lines
 from apportion.runtime.backend import open_backend
 from apportion.runtime.base import DeviceInfo
 
@@ -29,8 +29,7 @@ def inspect(
     kernel: str | None = None,
     arg: Annotated[tuple[str, ...], _LIST] = (),
     model: str | None = None,
-    define: Annotated[tuple[str, ...], Parameter(name=["--define", "-D"], negative="")] = (),
-    include: Annotated[tuple[Path, ...], Parameter(name=["--include", "-I"], negative="")] = (),
+    building: Building = USUAL,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Predict what a launch takes on each device, the best cut between them, and what each source line adds.
@@ -44,15 +43,13 @@ def inspect(
         local_size: The work-items of a work-group, such as 64 or 16x16. By default what the kernel asks for,
             else 64.
         kernel: The kernel's name. By default the first of the source.
-        arg: An integer that the kernel takes by value, such as n=4096. Arguments that you leave out are
-            assumed and printed.
+        arg: An argument of the kernel, such as `n=1024` or `x=float32[N]`, written as for `apportion run`.
+            Arguments that you leave out are assumed from the code and printed.
         model: A timing model, by its name or its folder; by default every shipped one. `apportion models`
             lists them.
-        define: A macro, NAME or NAME=VALUE.
-        include: A folder of headers.
         json: Print one JSON object.
     """
-    text = Source.read(source)
+    text = building.source(source)
     found = inspect_launch(
         text,
         global_size=size_of(global_size, "--global-size"),
@@ -61,7 +58,6 @@ def inspect(
         arguments=arg,
         devices=devices_here(),
         model=model,
-        compile=CompileOptions(defines=define, include_paths=include) if define or include else None,
     )
     if json:
         print_json(found.as_json())
@@ -70,10 +66,10 @@ def inspect(
         note(f"Warning: {warning}.")
     for machine in found.machines:
         print_machine(machine)
-    _print_lines(found, str(text.text).splitlines())
+    _print_lines(found, own_lines(str(text.text), text.name))
     assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
     if assumed:
-        note(f"Assumed: {', '.join(assumed)}. Give integers with --arg.")
+        note(f"Assumed: {', '.join(assumed)}. Give what is known with --arg.")
 
 
 def devices_here() -> tuple[DeviceInfo, ...]:
@@ -109,7 +105,7 @@ def print_machine(machine: PredictedMachine) -> None:
         note(f"Sharing is not worth it: run it on {cut.alone}.")
 
 
-def _print_lines(found: Inspection, text: list[str]) -> None:
+def _print_lines(found: Inspection, text: tuple[str, ...]) -> None:
     where = next(iter(found.lines[0].seconds), None) if found.lines else None
     if where is None:
         return
@@ -122,5 +118,5 @@ def _print_lines(found: Inspection, text: list[str]) -> None:
     print_table(columns, rows, title=f"What each line adds on {where}", right=columns[:3])
 
 
-def _text(lines: list[str], number: int) -> str:
+def _text(lines: tuple[str, ...], number: int) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else "(moved by the compiler)"

@@ -22,10 +22,10 @@ from apportion.program.source import Source
 
 def predict(
     *sources: Path,
-    local_size: str | None = None,
+    local_size: Annotated[str | None, Parameter(name=["--local-size", "-l"])] = None,
     bytes: int | None = None,
     kernel: str | None = None,
-    global_size: str | None = None,
+    global_size: Annotated[str | None, Parameter(name=["--global-size", "-n"])] = None,
     arg: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     batch: Path | None = None,
     task: Literal["load-balance", "device-mapping"] = "load-balance",

@@ -24,6 +24,7 @@ _INCLUDE = re.compile(
     r"[^\S\n]*(?://[^\n]*|/\*[^\n]*\*/[^\S\n]*)?$",
     re.MULTILINE,
 )
+_LINE = re.compile(r'^#line (?P<number>\d{1,9})(?: "(?P<name>.*)")?$', re.MULTILINE)
 _ONCE = re.compile(r"^[^\S\n]*\#[^\S\n]*pragma[^\S\n]+once\b[^\n]*$", re.MULTILINE)
 
 
@@ -51,6 +52,23 @@ def with_header(text: str, name: str, header: Path) -> str:
     """A source that begins with a header, as with a compiler's `-include`."""
     first = inlined(_read(header), str(header), header.parent)
     return f"{_line(1, str(header))}\n{first}\n{_line(1, name)}\n{text}"
+
+
+def own_lines(text: str, name: str) -> tuple[str, ...]:
+    """The lines of the file itself, by their numbers in it, without those of headers in their places."""
+    if _LINE.search(text) is None:
+        return tuple(text.split("\n"))
+    found: dict[int, str] = {}
+    number, own = 1, True
+    for line in text.split("\n"):
+        if moved := _LINE.fullmatch(line):
+            number = int(moved["number"])
+            own = own if moved["name"] is None else moved["name"] == _quoted(name)
+            continue
+        if own:
+            found[number] = line
+        number += 1
+    return tuple(found.get(each, "") for each in range(1, max(found, default=0) + 1))
 
 
 @dataclass
@@ -122,5 +140,9 @@ def _read(path: Path) -> str:
 
 
 def _line(number: int, name: str) -> str:
+    return f'#line {number} "{_quoted(name)}"'
+
+
+def _quoted(name: str) -> str:
     plain = "".join(each if each.isprintable() else "?" for each in name)
-    return f'#line {number} "' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return plain.replace("\\", "\\\\").replace('"', '\\"')

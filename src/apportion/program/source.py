@@ -10,7 +10,8 @@ import hashlib
 import re
 import stat
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
@@ -132,6 +133,8 @@ class Source:
         if chosen in CLANG_LANGUAGES:
             # A host's headers are many, and full of conditions: the compiler finds those by itself.
             others = build.include_paths if chosen in ("opencl", "cuda", "hip") else ()
+            if chosen == "opencl":
+                others = (*others, *_headers_of_pyopencl())
             text = siblings.inlined(text, str(path), path.parent, others)
             for header in reversed(build.headers):
                 text = siblings.with_header(text, str(path), header)
@@ -148,6 +151,17 @@ class Source:
     def digest(self) -> str:
         """The SHA-256 of the contents; language and name have no part in it."""
         return hashlib.sha256(self.data).hexdigest()
+
+
+@cache
+def _headers_of_pyopencl() -> tuple[Path, ...]:
+    """The folder that pyopencl gives to the compiler of every program: complex numbers, random numbers."""
+    try:
+        found = find_spec("pyopencl")  # without importing it, which looks for drivers
+    except (ImportError, ValueError):
+        return ()
+    folders = () if found is None or found.origin is None else (Path(found.origin).parent / "cl",)
+    return tuple(folder for folder in folders if folder.is_dir())
 
 
 def is_bitcode(data: bytes) -> bool:
