@@ -192,7 +192,7 @@ def _from_pypi(name: str, place: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place / "tree")
     wheel.unlink()
-    return wheel.stem.split("-py")[0]
+    return "-".join(wheel.stem.split("-")[:2])
 
 
 def _run(*command: str, folder: Path) -> str:

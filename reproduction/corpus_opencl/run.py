@@ -21,8 +21,9 @@ from reproduction.corpus_opencl.page import page
 from reproduction.corpus_opencl.stages import KernelRow, ran, rows_of
 from reproduction.stored import keep, kept
 
-_SEED = 19
-"Draws the kernels that are run."
+_SEED = 20
+"""Draws the kernels that are run. What kept kernels of the draw with 19 from running was mended, so that they
+say nothing any more of kernels that nobody has looked at."""
 STORED = Path(__file__).with_name("stored.json.gz")
 REMARKS = Path(__file__).with_name("remarks.md")
 "What must be known of the run that the page stands on; the page holds it."
