@@ -290,7 +290,8 @@ def _made(table: Path) -> list[str]:
         "## How it was made",
         "",
         f"- Command: `python -m reproduction unseen`, table `{table}`; any table with the columns source,",
-        f"  local_size, bytes and {SHARE} (from 0 to 1) does: `… unseen --measured T.csv`",
+        f"  local_size, bytes and {SHARE} (from 0 to 1) does:",
+        "  `python -m reproduction unseen --measured T.csv`",
         f"- Made with apportion {__version__}, Python {platform.python_version()}, "
         f"{datetime.now(UTC):%Y-%m-%d}",
     ]

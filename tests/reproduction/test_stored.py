@@ -61,10 +61,22 @@ def test_the_page_about_collections_is_the_one_that_is_there_but_for_last_digits
     names = ("h200-triton", "cpu-tiles", "cpu-layouts", "h200-xla-gemm")
     words = ["collect", "describe", *(str(folder / name) for name in names), "--budgets", "12", "24"]
     _made(tmp_path / "page.md", *words, "--seeds", "3")
-    made, there = ((path / name).read_text() for path, name in
-                   ((tmp_path, "page.md"), (RESULTS, "collections.md")))  # fmt: skip
+    _alike(tmp_path / "page.md", RESULTS / "collections.md")
+
+
+def test_the_page_about_kernels_never_seen_is_the_one_that_the_shipped_models_make(
+    shared_data: Path, tmp_path: Path
+):
+    if not (shared_data / "chai").is_dir():
+        pytest.skip(f"CHAI's kernels are not in {shared_data}")
+    _made(tmp_path / "page.md", "unseen", "--data", str(shared_data / "chai"))
+    _alike(tmp_path / "page.md", RESULTS / "unseen.md")
+
+
+def _alike(made: Path, there: Path) -> None:
+    """The same words and numbers; forests and least squares differ in the last digits between processors."""
+    texts = [re.sub(r"^- Made with .*$", "", path.read_text(), flags=re.MULTILINE) for path in (made, there)]
     number = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-    assert number.sub("#", made) == number.sub("#", there)
-    values = [[float(one.replace(",", "")) for one in number.findall(text)] for text in (made, there)]
-    # Forests and least squares differ in the last digits between processors.
+    assert number.sub("#", texts[0]) == number.sub("#", texts[1])
+    values = [[float(one.replace(",", "")) for one in number.findall(text)] for text in texts]
     assert values[0] == pytest.approx(values[1], rel=0.05, abs=0.05)
