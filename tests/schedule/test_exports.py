@@ -39,8 +39,6 @@ GROUP = strict({
     "coveredResources": {"type": "array", "minItems": 1, "maxItems": 64, "items": TEXT, "uniqueItems": True},
     "flavors": {"type": "array", "minItems": 1, "maxItems": 64, "items": FLAVOR},
 })  # fmt: skip
-FUNGIBILITY = strict({"whenCanBorrow": {"enum": ["Borrow", "TryNextFlavor"]},
-                      "whenCanPreempt": {"enum": ["Preempt", "TryNextFlavor"]}})  # fmt: skip
 
 
 def kueue_object(kind, spec, **metadata):
@@ -55,7 +53,7 @@ KUEUE = strict({
             "type": "object", "minProperties": 1, "maxProperties": 8, "additionalProperties": LABEL_VALUE}})),
         kueue_object("ClusterQueue", strict(
             {"resourceGroups": {"type": "array", "maxItems": 16, "items": GROUP}},
-            cohort=NAME, namespaceSelector={"type": "object"}, flavorFungibility=FUNGIBILITY)),
+            cohort=NAME, namespaceSelector={"type": "object"})),
         kueue_object("LocalQueue", strict({"clusterQueue": NAME}), namespace=NAME,
                      annotations={"type": "object", "additionalProperties": {"type": "string"}}),
     ]}},

@@ -206,9 +206,10 @@ def _flavor(name: str, system: str, options: ExportOptions) -> Document:
 def _cluster_queue(
     name: str, flavors: list[tuple[str, dict[str, str]]], selector: Document | None
 ) -> Document:
+    # By default (flavorFungibility) a queue borrows before it tries the next flavor, and what that is called
+    # has changed between versions of Kueue: it is not written.
     spec: Document = {
         "cohort": COHORT,
-        "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
         "resourceGroups": [{
             "coveredResources": list(flavors[0][1]),
             "flavors": [
