@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -143,3 +146,48 @@ def test_policies_are_listed_with_what_they_do(capsys):
     assert listed["careful"]["execution"] == "run-to-end"
     assert listed["finish_time_fairness"]["execution"] == "rounds"
     assert all(line["summary"] for line in listed.values())
+
+
+ALL = (
+    ("run-to-end", "round_robin random fastest easy_fastest eft eft_late sjf careful careful_short max_min "
+     "sum_throughput makespan allox"),
+    ("rounds", "fifo_fixed max_min_fairness max_min_fairness_perf min_total_duration_perf "
+     "max_sum_throughput_perf finish_time_fairness finish_time_fairness_perf allox srpt"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("execution", "names"), ALL)
+def test_results_are_equal_to_the_last_bit_whatever_the_seed_of_hashes(tmp_path, execution, names):
+    def run(hash_seed):
+        rows = tmp_path / f"{hash_seed}.csv"
+        words = [
+            "schedule",
+            "simulate",
+            "--format",
+            "synthetic",
+            "--jobs",
+            "80",
+            "--systems",
+            "b=3",
+            "a=5",
+            "c=2",
+        ]
+        words += [
+            "--execution",
+            execution,
+            "--sigma",
+            "0.7",
+            "--seed",
+            "5",
+            "--json",
+            "--jobs-out",
+            str(rows),
+        ]
+        program = "import sys; from apportion.cli import main; main(sys.argv[1:])"
+        done = subprocess.run([sys.executable, "-c", program, *words, "--policy", *names.split()], text=True, check=True,
+                              capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})  # fmt: skip
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["policy"] for line in lines] == names.split()
+        return [{k: v for k, v in line.items() if "cpu" not in k} for line in lines], rows.read_bytes()
+
+    assert run("0") == run("4711")
