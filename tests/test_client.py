@@ -87,6 +87,44 @@ def test_a_verb_answers_the_same_by_a_server(capsys, monkeypatch, service, saxpy
     assert there == here
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", "--local-size", "64", "--bytes", "1048576", "--pair", "cgo17-nvidia"),
+        ("explain", "--local-size", "64", "--bytes", "1048576"),
+        ("graph",),
+        ("analyze", "--analysis", "reachability"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_server_compiles_as_the_project_says(capsys, monkeypatch, service, tmp_path, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "types.h").write_text("typedef T value;\n")
+    (tmp_path / "apportion.toml").write_text('[build]\noptions = "-cl-fast-relaxed-math -D WIDE"\n')
+    (tmp_path / "f.cl").write_text(
+        """#include "types.h"
+        #ifdef WIDE
+        kernel void f(global value *x, int n) { x[get_global_id(0)] += FACTOR; }
+        #endif
+        """
+    )
+    name, *options = words
+    options += ["-D", "T=float", "--build-options", "-DFACTOR=3", "--json"]
+    (here,) = printed(capsys, name, "f.cl", *options)
+    (there,) = printed(capsys, name, "f.cl", *options, "--server", service.base)
+    for answer in (here, there):
+        answer.pop("milliseconds", None)
+        answer.pop("warnings", None)
+    assert there == here
+
+
+def test_a_service_reads_no_folders_for_a_build(client):
+    source = Source("kernel void f(global float *x) { *x = 1; }", "opencl", "f.cl")
+    form = {"source": {"text": source.text, "build_options": "-I /etc"}, "local_size": 64, "bytes": 64}
+    with pytest.raises(InvalidSetting, match="reads no files"):
+        client.ask("POST", "/api/predict", form)
+
+
 def of_both(capsys, service, *words: str) -> tuple[list[dict], list[dict]]:
     """What a command prints here, and by a server; without what was measured meanwhile."""
     found = []

@@ -11,6 +11,7 @@ import base64
 import http.client
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 from apportion import errors
 from apportion.errors import ApportionError, InvalidSetting, JobError, MalformedInput, UnreadableFile
+from apportion.program.buildfile import written
 from apportion.program.source import Source
 
 ADDRESS, TOKEN = "APPORTION_SERVER", "APPORTION_TOKEN"
@@ -65,11 +67,12 @@ class Client:
         global_size: int | Sequence[int] | None = None,
         task: str = "load-balance",
         pair: str | None = None,
+        arguments: Sequence[str] = (),
     ) -> dict[str, Any]:
         """What `apportion predict --json` prints."""
         form = {
             "source": _form(source), "local_size": _size(local_size), "bytes": bytes, "kernel": kernel,
-            "global_size": _size(global_size), "task": task, "pair": pair,
+            "global_size": _size(global_size), "task": task, "pair": pair, "arguments": list(arguments),
         }  # fmt: skip
         return dict(self.ask("POST", "/api/predict", form))
 
@@ -217,7 +220,10 @@ def _form(source: Source | Path | str) -> dict[str, Any]:
     found = source if isinstance(source, Source) else Source.read(source)
     if isinstance(found.text, bytes):
         raise InvalidSetting(f"{found.name} is bitcode; a service takes text. Give it as .ll")
-    return {"text": found.text, "language": found.language, "name": _plain(Path(found.name).name)}
+    return {
+        "text": found.text, "language": found.language, "name": _plain(Path(found.name).name),
+        "build_options": shlex.join(written(found.build)),
+    }  # fmt: skip
 
 
 def files_form(paths: Sequence[Path], root: Path) -> list[dict[str, str]]:

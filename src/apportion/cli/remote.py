@@ -14,6 +14,7 @@ from cyclopts import App
 
 from apportion.advise.queries import size_of
 from apportion.advise.relative_answers import read_profiles
+from apportion.cli.building import USUAL
 from apportion.cli.measure import numbers_of
 from apportion.cli.relative import known_time
 from apportion.cli.show import note, print_json, print_table
@@ -99,44 +100,56 @@ def _sizes(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _predict(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    settings = _sizes(_only(given, "sources", "local_size", "bytes", "kernel", "global_size", "task", "pair"))
+    building = given.pop("building", USUAL)
+    names = ("sources", "local_size", "bytes", "kernel", "global_size", "task", "pair", "arg")
+    settings = _sizes(_only(given, *names))
+    settings["arguments"] = settings.pop("arg", ())
     sources = settings.pop("sources", ())
     if not sources or not {"local_size", "bytes"} <= set(settings):
         raise InvalidSetting("Give a source with --local-size and --bytes")
     for source in sources:
-        answer = client.predict(source, **settings)
+        answer = client.predict(building.source(source), **settings)
         yield answer if len(sources) == 1 else {"source": str(source), **answer}
 
 
 def _explain(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    settings = _sizes(_only(given, "sources", "local_size", "bytes", "kernel", "global_size", "pair"))
+    building = given.pop("building", USUAL)
+    names = ("sources", "local_size", "bytes", "kernel", "global_size", "pair", "arg")
+    settings = _sizes(_only(given, *names))
+    settings["arguments"] = list(settings.pop("arg", ()))
     for source in settings.pop("sources", ()):
-        yield client.question("explain", source, **settings)
+        yield client.question("explain", building.source(source), **settings)
 
 
 def _inspect(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    building = given.pop("building", USUAL)
     settings = _sizes(_only(given, "source", "global_size", "local_size", "kernel", "arg"))
-    yield client.inspect(settings.pop("source"), arguments=settings.pop("arg", ()), **settings)
+    source = building.source(settings.pop("source"))
+    yield client.inspect(source, arguments=settings.pop("arg", ()), **settings)
 
 
 def _graph(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    building = given.pop("building", USUAL)
     names = ("files", "function", "variant", "type_nodes", "variable_per", "opaque_pointers")
     settings = _only(given, *names)
     for file in settings.pop("files", ()):
-        yield client.question("graph", file, **settings)
+        yield client.question("graph", building.source(file), **settings)
 
 
 def _analyze(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    building = given.pop("building", USUAL)
     settings = _only(given, "file", "analysis", "root", "roots", "seed", "mode", "function")
-    yield client.question("analyze", settings.pop("file"), **settings)
+    yield client.question("analyze", building.source(settings.pop("file")), **settings)
 
 
 def _run(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    building = given.pop("building", USUAL)
     names = ("source", "global_size", "local_size", "kernel", "arg", "split", "devices", "repeat", "seed")
     settings = _sizes(_only(given, *names, "trust", "seconds"))
     if isinstance(settings.get("devices"), str):
         settings["devices"] = settings["devices"].split(",")
-    yield client.run(settings.pop("source"), arguments=list(settings.pop("arg", ())), cuts=False, **settings)
+    source = building.source(settings.pop("source"))
+    yield client.run(source, arguments=list(settings.pop("arg", ())), cuts=False, **settings)
 
 
 def _devices(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -154,6 +167,7 @@ def _models(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _measure(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    building = given.pop("building", USUAL)
     settings = _only(given, "sources", "out", "devices", "sizes", "local_sizes", "seconds", "budget")
     out = Path(settings.pop("out"))
     for name in ("sizes", "local_sizes"):
@@ -161,7 +175,8 @@ def _measure(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
             settings[name] = [] if settings[name] == "auto" else numbers_of(settings[name], f"--{name}")
     if "devices" in settings:
         settings["devices"] = [] if settings["devices"] == "all" else settings["devices"].split(",")
-    points = client.measure(kernel_files(settings.pop("sources", ())), **settings)["points"]
+    sources = [building.source(path) for path in kernel_files(settings.pop("sources", ()))]
+    points = client.measure(sources, **settings)["points"]
     points = [{name: value for name, value in point.items() if name != "work"} for point in points]
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / TABLE) as path:

@@ -133,6 +133,17 @@ def parsed(words: Sequence[str], folder: Path | None = None) -> BuildOptions:
     return found
 
 
+def written(build: BuildOptions) -> list[str]:
+    """The words that `parsed` takes for the same, but for headers, whose text a source holds already."""
+    return [
+        *(f"-D{define}" for define in build.defines),
+        *(f"-U{name}" for name in build.undefined),
+        *([] if build.standard is None else [f"-cl-std={build.standard}"]),
+        *([] if build.target is None else [f"--target={build.target}"]),
+        *build.flags,
+    ]
+
+
 def _with(found: BuildOptions, name: str, value: str, here: Path) -> BuildOptions:
     match name:
         case "D":

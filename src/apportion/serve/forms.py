@@ -14,11 +14,13 @@ from typing import Any, ClassVar, Literal
 from apportion.advise.queries import Query, Size
 from apportion.errors import InvalidSetting
 from apportion.learn.ranking.ridge import TuningPlan
-from apportion.program.compile import CompileOptions
+from apportion.program.buildfile import BuildOptions, parsed, words_of
 from apportion.program.source import Source
 
 LARGEST_SOURCE = 512 << 10
 "Characters of one source."
+LARGEST_BUILD = 8192
+"Characters of the options that one source is compiled with."
 LARGEST_RANGE = 1 << 48
 "Work-items of one launch."
 MOST_LAUNCHES = 1024
@@ -40,11 +42,13 @@ class SourceForm:
     __pydantic_config__: ClassVar[Any] = _STRICT
 
     text: str
-    language: Literal["opencl", "c", "c++", "llvm"] = "opencl"
+    language: Literal["opencl", "cuda", "hip", "c", "c++", "llvm"] = "opencl"
     name: str = "kernel.cl"
     "What messages call it; no path."
     defines: list[str] = field(default_factory=list)
     "Macros: NAME or NAME=VALUE."
+    build_options: str = ""
+    "As clBuildProgram takes them: -D N=5 -cl-std=CL1.2 -cl-fast-relaxed-math; no folders and no files."
 
     def __post_init__(self) -> None:
         if len(self.text) > LARGEST_SOURCE:
@@ -55,20 +59,26 @@ class SourceForm:
             raise InvalidSetting("A source's name has 1 to 120 letters, digits, spaces and .+-()_, no path")
         if len(self.defines) > 100:
             raise InvalidSetting(f"A source may have 100 macros, not {len(self.defines)}")
+        if len(self.build_options) > LARGEST_BUILD:
+            raise InvalidSetting(
+                f"Build options may have {LARGEST_BUILD:,} characters, not {len(self.build_options):,}"
+            )
+        if self.build.include_paths or self.build.headers:
+            raise InvalidSetting("The service reads no files: put headers into the text, not into -I")
+
+    @cached_property
+    def build(self) -> BuildOptions:
+        """How it is compiled."""
+        return BuildOptions(defines=tuple(self.defines)).over(parsed(words_of(self.build_options)))
 
     @cached_property
     def source(self) -> Source:
         """The same, as the rest of the package takes it."""
         text = self.text.replace("\r\n", "\n")
         return Source(
-            text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), self.language, self.name
-        )
-
-    def options(self, **more: Any) -> CompileOptions | None:
-        """How it is compiled; None where nothing is asked for, so that each model has its own way."""
-        if not self.defines and not more:
-            return None
-        return CompileOptions(defines=tuple(self.defines), **more)
+            text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), self.language, self.name,
+            self.build,
+        )  # fmt: skip
 
 
 def size_of_form(sizes: Sizes, name: str) -> Size:
@@ -100,8 +110,11 @@ class LaunchForm:
     "Which one, where the source has several."
     global_size: Sizes | None = None
     "Work-items in all."
+    arguments: list[str] = field(default_factory=list)
+    "Such as n=4096 or x=float32[N], for models that predict times; what is not given is assumed, and said."
 
     def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
         self.query  # noqa: B018  (it checks itself)
 
     @cached_property
@@ -110,8 +123,9 @@ class LaunchForm:
         _check_name(self.kernel)
         whole = None if self.global_size is None else size_of_form(self.global_size, "global_size")
         return Query(
-            self.source.source, size_of_form(self.local_size, "local_size"), self.bytes, self.kernel, whole
-        )
+            self.source.source, size_of_form(self.local_size, "local_size"), self.bytes, self.kernel, whole,
+            tuple(self.arguments),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,7 @@ class InspectForm:
     local_size: Sizes | None = None
     kernel: str | None = None
     arguments: list[str] = field(default_factory=list)
-    "Integers passed by value, such as n=4096; what is not given is assumed, and said."
+    "Such as n=4096 or x=float32[N]; what is not given is assumed, and said."
     ir: bool = True
     "Whether the answer holds the LLVM IR."
 

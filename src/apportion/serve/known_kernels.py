@@ -62,6 +62,7 @@ class KnownKernels:
                         one.bytes,
                         one.kernel,
                         one.global_size,
+                        one.arguments,
                         form.task,
                         form.pair,
                     )
@@ -147,6 +148,7 @@ def _key(source: SourceForm, kernel: str | None, vectorized: bool) -> bytes:
         source.text,
         kernel or "",
         str(vectorized),
+        source.build_options,
         *source.defines,
     )
     for part in parts:

@@ -120,9 +120,7 @@ def _adapter(verb: str) -> TypeAdapter[Any]:
 def _row(form: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """What models of shares are told of a kernel; the service itself asks them."""
     source = TypeAdapter(SourceForm).validate_python(form["source"])
-    row = describe(
-        source.source, kernel=form["kernel"], vectorized=form["vectorized"], compile=_compile(source)
-    )
+    row = describe(source.source, kernel=form["kernel"], vectorized=form["vectorized"])
     return {
         "name": row.name, "code": row.code.tolist(), "warnings": row.warnings, "declared": row.declared,
         "milliseconds": row.milliseconds,
@@ -134,7 +132,7 @@ def _predict(form: PredictForm, report: Report) -> dict[str, Any]:
     found = predict(
         query.source, local_size=query.local_size, bytes=query.bytes, kernel=query.kernel,
         global_size=query.global_size, task=form.task, pair=form.pair, engine=form.engine,
-        compile=_compile(form.source),
+        arguments=query.arguments,
     )  # fmt: skip
     return found.as_json() | {"warnings": list(found.warnings)}
 
@@ -155,7 +153,7 @@ def _inspect(asked: Mapping[str, Any], report: Report) -> dict[str, Any]:
     found = inspect(
         form.source.source, global_size=size_of_form(form.global_size, "global_size"),
         local_size=None if form.local_size is None else size_of_form(form.local_size, "local_size"),
-        kernel=form.kernel, arguments=form.arguments, devices=devices, compile=form.source.options(),
+        kernel=form.kernel, arguments=form.arguments, devices=devices,
     )  # fmt: skip
     said = found.as_json()
     return said if form.ir else {name: value for name, value in said.items() if name != "ir"}
@@ -166,22 +164,20 @@ def _graph(form: GraphForm, report: Report) -> Any:
         variant=form.variant, function=form.function, recover_pointees=not form.opaque_pointers,
         type_nodes=form.type_nodes, variable_per=form.variable_per,
     )  # fmt: skip
-    compile = CompileOptions(optimization=form.optimization, defines=tuple(form.source.defines))
+    compile = CompileOptions(optimization=form.optimization)
     source = form.source.source
     graph = graph_of_ir(ir_of(source, compile), name=source.name, options=options)
     return json.loads(exchange.json_text(graph))
 
 
 def _picture(form: PictureForm, report: Report) -> dict[str, Any]:
-    found = launch_picture(
-        form.source.source, function=form.function, limit=form.limit, compile=form.source.options()
-    )
+    found = launch_picture(form.source.source, function=form.function, limit=form.limit)
     return found.as_json()
 
 
 def _analyze(form: AnalyzeForm, report: Report) -> dict[str, Any]:
     source = form.source.source
-    ir = ir_of(source, CompileOptions(defines=tuple(form.source.defines)))
+    ir = ir_of(source)
     graph = graph_of_ir(ir, name=source.name, options=GraphOptions(function=form.function))
     return analysis_as_json(
         graph, form.analysis, root=form.root, roots=form.roots, seed=form.seed, mode=form.mode
@@ -303,7 +299,7 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
     with Together(
         form.source.source, form.kernel, form.devices or None,
         policy="learned+feedback" if form.split == "auto" else form.split, predictor=learned,
-        trust=form.trust, compile=form.source.options() or CompileOptions(),
+        trust=form.trust,
         limits=Limits(seconds=form.seconds),
     ) as shared:  # fmt: skip
         wanted = None if form.local_size is None else size_of_form(form.local_size, "local_size")
@@ -456,7 +452,3 @@ VERBS: Mapping[str, Callable[[Any, Report], Any]] = {
     "example-profiles": _example_profiles, "run": _run, "measure": _measure, "rank": _rank,
 }  # fmt: skip
 "Verb → the function that answers it; `train` and `models` are asked with the service's folder."
-
-
-def _compile(source: SourceForm) -> CompileOptions | None:
-    return source.options()
