@@ -78,7 +78,7 @@ def attempts_on(driver: str) -> list[Attempt]:
 def tried(out: Path, drivers: Sequence[str], seconds: float, jobs: int = 1) -> int:
     """Try everything for which there is time, and write it down as it goes; 1 if something was not survived."""
     record: dict[str, Any] = {
-        "command": f"python -m tests.hostile {out.name} {' '.join(sys.argv[2:])}", "date": str(datetime.now(UTC).date()),
+        "command": f"python -m tests.hostile {' '.join(sys.argv[1:]).replace(str(out), out.name)}", "date": str(datetime.now(UTC).date()),
         "system": f"Linux {platform.release()}", "hardware": processor(), "processors": os.cpu_count(),
         "drivers": {}, "cases": [],
     }  # fmt: skip
@@ -177,7 +177,10 @@ def page(records: Sequence[dict[str, Any]]) -> str:
                     f"Open to the process of {_TITLES[name]}: {', '.join(f'`{path}`' for path in cards)}.",
                 ]
     lines += ["", _REST, "", "| category | what is tried |", "|---|---|"]
-    lines += [f"| {one.category} | {one.name} |" for one in everything]
+    lines += [
+        f"| {category} | {'; '.join(one.name for one in everything if one.category == category)} |"
+        for category in categories
+    ]
     return "\n".join(lines) + "\n"
 
 
