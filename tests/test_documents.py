@@ -24,8 +24,12 @@ ROOT = Path(__file__).parents[1]
 RUN = (
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
-    ROOT / "docs" / "howto" / "kernels-as-they-are.md",
-)
+    *(
+        ROOT / "docs" / "howto" / f"{name}.md"
+        for name in ("analyze", "doctor", "explain", "graphs-of-a-folder", "kernels-as-they-are", "predict",
+                     "programs", "run-on-two-devices")
+    ),
+)  # fmt: skip
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/*/*.md")))
 _BLOCK = re.compile(r"^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"[Ss]ave (?:this|it) as `([\w.-]+)`")
