@@ -195,3 +195,38 @@ def test_the_first_run_says_that_it_calibrates_and_what_it_left_out(
     assert "Measure them with: apportion devices --calibrate" in said
     _done(words)
     assert "Calibrating" not in capsys.readouterr().err
+
+
+def test_a_run_for_least_energy_uses_the_device_that_draws_less_and_tells_joules(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _done(
+        ["run", str(file), "--kernel", "scale", "-n", "4096", "--arg", "a=2.5", "--devices", "cpu,cpu2", "--json",
+         "--objective", "energy", "--watts", "cpu=5000", "--watts", "cpu2=5:1", "--fresh"]
+    )  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert said["split"] == {"cpu": 0.0, "cpu2": 1.0}
+    assert said["energy"]["watts"] == {"idle": 1.0, "cpu": 5000.0, "cpu2": 5.0}
+    assert said["energy"]["origin"] == {"cpu": "given", "cpu2": "given"}
+    assert said["energy"]["joules"] < said["energy"]["alone"]["cpu"]
+    assert said["reason"].startswith("least energy")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective", "enrgy"], "No objective called 'enrgy'. Did you mean 'energy'?"),
+        (
+            ["--objective", "energy", "--split", "even"],
+            "--objective chooses the split itself: leave --split out",
+        ),
+        (["--objective", "energy", "--watts", "cpu"], "Write it like --watts cpu=120:30, not 'cpu'"),
+    ],
+)
+def test_an_objective_that_cannot_be_had_is_one_line(
+    file: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", str(file), "--kernel", "scale", "-n", "4096", *words])
+    assert stopped.value.code == 1
+    assert message in capsys.readouterr().err

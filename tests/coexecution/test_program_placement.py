@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from apportion.coexecution.expected_times import Belief
@@ -91,3 +93,15 @@ def test_how_much_dividing_must_promise_is_a_setting() -> None:
     assert _placed(Planner(EQUAL, eager), *groups) == [0, 1, 0]
     with pytest.raises(InvalidSetting, match="better and divided must lie between 0 and 1"):
         PlacementSettings(divided=1.5)
+
+
+def test_a_program_goes_where_what_is_asked_for_is_least() -> None:
+    """The second device is twice as fast and draws five times as much."""
+    draws = {"cpu": 10.0, "cpu2": 50.0}
+
+    def joules(seconds: float, working: Mapping[str, float]) -> float:
+        return 1.0 * seconds + sum(draws[name] * each for name, each in working.items())
+
+    for value, place in ((None, 1), (joules, 0)):
+        groups = _group("a", 2e-3, 1e-3), _group("b", 4e-3, 2e-3)
+        assert _placed(Planner(EQUAL, value=value), *groups) == [place, place]

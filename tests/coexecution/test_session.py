@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apportion.coexecution.objective import PowerModel, objective_of
 from apportion.coexecution.session import Session, SessionKernel, SessionSettings
 from apportion.coexecution.session_array import SessionArray
 from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
@@ -354,3 +355,16 @@ def test_a_session_knows_macros_with_spaces(opened: OpenCLBackend) -> None:
         x = session.zeros(N, np.int32)
         session.kernel(source)(x, global_size=N)
         assert x.numpy().tolist() == [7] * N
+
+
+def test_a_session_for_least_energy_stays_on_the_device_that_draws_less(opened: OpenCLBackend) -> None:
+    power = PowerModel(1.0, {"cpu": 5000.0, "cpu2": 5.0}, {"cpu": "given", "cpu2": "given"})
+    with Session(backend=opened) as session:
+        session.aim_for(objective_of("energy"), power)
+        x = session.array(np.arange(N, dtype=np.int32))
+        spin = session.kernel(SOURCE, "spin")
+        for _ in range(60):
+            spin(x, 2000, global_size=N)
+        (decision,) = session.explain()
+        assert decision.device == "cpu2"
+        assert "energy" in decision.reason

@@ -6,14 +6,17 @@ an uncertainty that says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from apportion.advise import launch_times as timing
 from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
 from apportion.coexecution.launch_memory import IN_CACHE, LaunchMemory
+from apportion.coexecution.objective import TIME, Objective, objective_of
 from apportion.coexecution.policies.base import Policy
+from apportion.coexecution.policies.objective_policy import ObjectivePolicy
 from apportion.coexecution.session import USUAL, Session, SessionSettings
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
@@ -82,6 +85,8 @@ def share(
     drivers: DriverOptions = DEFAULT_DRIVERS,
     memory: LaunchMemory | None = IN_CACHE,
     fresh: bool = False,
+    objective: str | float | Objective = TIME,
+    watts: Mapping[str, str | float] | None = None,
 ) -> Together:
     """Share one OpenCL kernel between several devices; learned models split its first launch.
 
@@ -106,13 +111,16 @@ def share(
         drivers: how the drivers are started.
         memory: where what launches teach is kept for later processes; None: nowhere.
         fresh: begin without what earlier processes learned of these launches, and forget that.
+        objective: what the cut is chosen for: `time`, `energy`, `edp` (energy × time), or a number of watts:
+            time with no more than that. Any but time takes the place of `policy`.
+        watts: device → watts that it draws while it works, where no meter of it can be read.
 
     Raises:
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
         UnknownName: no such kernel, device, policy or merge.
         NoDevice: this machine has no OpenCL device.
     """
-    return Together(
+    shared = Together(
         source,
         kernel,
         devices,
@@ -128,6 +136,13 @@ def share(
         memory=memory,
         fresh=fresh,
     )
+    if objective_of(objective) != TIME:
+        from apportion.measure.device_power import power_model  # the suite takes its time to load
+
+        with _closed_if_it_fails(shared):
+            power = power_model(shared.backend, shared.devices, watts)
+            shared.policy = ObjectivePolicy(objective_of(objective), power)
+    return shared
 
 
 def session(
@@ -140,6 +155,8 @@ def session(
     settings: SessionSettings = USUAL,
     memory: LaunchMemory | None = IN_CACHE,
     fresh: bool = False,
+    objective: str | float | Objective = TIME,
+    watts: Mapping[str, str | float] | None = None,
 ) -> Session:
     """Run a program of many kernels over arrays that stay on the device that needs them.
 
@@ -159,15 +176,33 @@ def session(
         settings: how far it looks ahead, and how much of a device's memory it takes.
         memory: where what launches teach is kept for later processes; None: nowhere.
         fresh: begin without what earlier processes learned of the kernels, and forget that.
+        objective: what launches are placed for: `time`, `energy`, `edp` (energy × time), or a number of
+            watts: time with no more than that.
+        watts: device → watts that it draws while it works, where no meter of it can be read.
 
     Raises:
         NoDevice: this machine has no OpenCL device.
         UnknownName: no such device.
     """
-    return Session(
+    made = Session(
         devices, predictor=predictor, backend=backend, drivers=drivers, limits=limits, settings=settings,
         memory=memory, fresh=fresh,
     )  # fmt: skip
+    if objective_of(objective) != TIME:
+        from apportion.measure.device_power import power_model  # as above
+
+        with _closed_if_it_fails(made):
+            made.aim_for(objective_of(objective), power_model(made.backend, made.devices, watts))
+    return made
+
+
+@contextmanager
+def _closed_if_it_fails(held: Together | Session) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        held.close()
+        raise
 
 
 together = share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -15,6 +15,8 @@ from apportion.coexecution import page as reports
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
 from apportion.coexecution.launch_memory import IN_CACHE
+from apportion.coexecution.objective import TIME, PowerModel, objective_of
+from apportion.coexecution.policies.objective_policy import ObjectivePolicy
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
@@ -45,6 +47,8 @@ def run(
     arg: Annotated[tuple[str, ...], _LIST] = (),
     out: Annotated[tuple[str, ...], _LIST] = (),
     split: str = "auto",
+    objective: str = "time",
+    watts: Annotated[tuple[str, ...], _LIST] = (),
     model: str | None = None,
     devices: str | None = None,
     merge: Annotated[tuple[str, ...], _LIST] = (),
@@ -78,6 +82,9 @@ def run(
         out: Write an array to a file after the run: `y=result.npy`.
         split: Who gets how much: auto (the same as learned+feedback), learned, dynamic, static, even, oracle,
             the id of one device, or the share of the first device, from 0 to 1.
+        objective: What the split is chosen for: time, energy, edp (energy times time), or a limit such as
+            250W, the shortest time that draws no more. Watts are measured where a meter may be read.
+        watts: What a device draws while it works, and when idle, where nothing measures it: `cpu=120:30`.
         model: The timing model that predicts the first launch, by its name or its folder. By default the
             shipped one that fits the devices, else their measured speeds. `apportion models` lists them.
         devices: The ids of the devices to use, separated by commas. By default all.
@@ -102,6 +109,10 @@ def run(
     """
     merges = dict(_pair(text, "--merge y=sum") for text in merge)
     outputs = [_pair(text, "--out y=result.npy") for text in out]
+    given = dict(_pair(text, "--watts cpu=120:30") for text in watts)
+    aim = objective_of(objective)
+    if aim != TIME and split != "auto":
+        raise InvalidSetting("--objective chooses the split itself: leave --split out")
     with Together(
         building.source(source, "opencl"),
         kernel,
@@ -143,6 +154,9 @@ def run(
             for info in shared.devices:
                 if info.id in new:
                     note_left_out(info)
+        power = None if aim == TIME else _power(shared, given)
+        if power is not None:
+            shared.policy = ObjectivePolicy(aim, power)
         printed = _printed(shared, bound)
         comparison = compare(bound, shared.policy, repeats=repeat, cuts=report is not None)
         bound.binding.give_back()
@@ -161,10 +175,42 @@ def run(
                     "printed": printed,
                     "checked": None if checked is None else checked.as_json(),
                     "confinement": held.as_json() if held else None,
+                    "energy": None if power is None else rounded(_energy(comparison, power)),
                 }
             )
         else:
             _print(comparison, checked, {info.id: info.name for info in shared.devices})
+            if power is not None:
+                note(_energy_in_words(comparison, power))
+
+
+def _power(shared: Together, given: dict[str, str]) -> PowerModel:
+    from apportion.measure.device_power import power_model  # it loads the bundled kernels
+
+    return power_model(shared.backend, shared.devices, given)
+
+
+def _energy(comparison: Comparison, power: PowerModel) -> dict[str, Any]:
+    """Joules of the launch, and of each device alone, by what devices draw."""
+    execution = comparison.execution
+    working = {device.device: device.seconds for device in execution.outcome.devices if device.groups}
+    alone = {name: power.joules(taken, {name: taken}) for name, taken in execution.alone.items()}
+    return {
+        "joules": power.joules(execution.seconds, working),
+        "alone": alone,
+        "watts": {"idle": power.idle, **power.active},
+        "origin": dict(power.origin),
+    }
+
+
+def _energy_in_words(comparison: Comparison, power: PowerModel) -> str:
+    energy = _energy(comparison, power)
+    alone = ", ".join(f"{name} alone {joules:.3g} J" for name, joules in energy["alone"].items())
+    watts = ", ".join(f"{name} {power.active[name]:.0f} W ({said})" for name, said in power.origin.items())
+    return (
+        f"Energy: {energy['joules']:.3g} J a launch{f'; {alone}' if alone else ''}. "
+        f"While they work: {watts}; idle {power.idle:.0f} W."
+    )
 
 
 def _print(comparison: Comparison, checked: Checked | None, names: dict[str, str]) -> None:

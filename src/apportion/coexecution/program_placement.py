@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -109,6 +109,8 @@ class ProgramStep:
         return self.group is other.group and self.reads == other.reads and self.writes == other.writes
 
 
+Value = Callable[[float, Mapping[str, float]], float]
+"From seconds, and device → seconds for which it works."
 Valid = dict[int, int]
 "Array → bits of the locations where it is valid; the host where nothing is said."
 
@@ -123,6 +125,8 @@ class _Done:
         self.wrote: dict[int, tuple[float, int]] = {}
         "Array → when the last launch that wrote it ended, and where."
         self.read: dict[int, tuple[float, int]] = {}
+        self.working = [0.0] * places
+        "For how long each device worked."
 
     def after(
         self, before: Mapping[int, tuple[float, int]], array: int, place: int, waiting_seconds: float
@@ -135,9 +139,14 @@ class _Done:
 class Planner:
     """Assigns groups to devices, and thinks again whenever the launches of a group have doubled."""
 
-    def __init__(self, places: Sequence[Where], settings: PlacementSettings = PLACING) -> None:
+    def __init__(
+        self, places: Sequence[Where], settings: PlacementSettings = PLACING, value: Value | None = None
+    ) -> None:
         self.places, self.settings = list(places), settings
+        self.value = value
+        "What is to be least of a program that takes so long, with devices that work so long; None: time."
         self.steps: deque[ProgramStep] = deque(maxlen=settings.window)
+        self.aim = "expected to end soonest"
         self.plans = 0
         "How often assignments were searched."
 
@@ -170,7 +179,7 @@ class Planner:
         now = self._search(groups, sequence, valid, rounds, bool(period))
         for group in groups:
             if group.place != now[group]:
-                self._move(group, now[group], "expected to end soonest")
+                self._move(group, now[group], self.aim)
         return bool(explore and period and self._explore(groups, sequence, valid, rounds))
 
     def _move(self, group: LaunchGroup, place: int, why: str) -> None:
@@ -262,11 +271,13 @@ class Planner:
         assigned: Mapping[LaunchGroup, int],
         times: Mapping[tuple[int, int], float] | None = None,
     ) -> float:
-        """Seconds of one more round, once all arrays are where a round leaves them."""
+        """Seconds of one more round, once all arrays are where a round leaves them; or its value."""
         valid: Valid = {}
         done = _Done(len(self.places))
         first = self._pass(sequence, assigned, valid, done, times)
-        return self._pass(sequence, assigned, valid, done, times) - first
+        before = list(done.working)
+        seconds = self._pass(sequence, assigned, valid, done, times) - first
+        return self._valued(seconds, [each - b for each, b in zip(done.working, before, strict=True)])
 
     def cost(
         self,
@@ -275,12 +286,22 @@ class Planner:
         valid: Mapping[int, int],
         rounds: int,
     ) -> float:
-        """Seconds of a pass over the sequence from where arrays are now, and of so many rounds after it."""
+        """Seconds of a pass over the sequence from where arrays are now, and of so many rounds after it; or
+        the value of that."""
         there, done = dict(valid), _Done(len(self.places))
         first = self._pass(sequence, assigned, there, done)
         if not rounds:
-            return first
-        return first + rounds * (self._pass(sequence, assigned, there, done) - first)
+            return self._valued(first, done.working)
+        before = list(done.working)
+        seconds = first + rounds * (self._pass(sequence, assigned, there, done) - first)
+        working = [b + rounds * (each - b) for each, b in zip(done.working, before, strict=True)]
+        return self._valued(seconds, working)
+
+    def _valued(self, seconds: float, working: Sequence[float]) -> float:
+        if self.value is None:
+            return seconds
+        names = [place.device for place in self.places]
+        return self.value(seconds, dict(zip(names, working, strict=True)))
 
     def _pass(
         self,
@@ -313,6 +334,7 @@ class Planner:
             taken = times.get((id(step.group), place)) if times else None
             ended = began + (step.group.belief.seconds(device) if taken is None else taken)
             ended += self.settings.launch_seconds
+            done.working[place] += ended - began
             done.free[place] = ended
             done.latest = max(done.latest, ended)
             for array, _ in step.reads:

@@ -29,6 +29,7 @@ import numpy as np
 from apportion.coexecution.expected_times import Belief
 from apportion.coexecution.forecast import Forecast, LaunchQuery, Predictor, from_speeds
 from apportion.coexecution.launch_memory import LaunchMemory, identity_of
+from apportion.coexecution.objective import Objective, PowerModel
 from apportion.coexecution.program_placement import (
     PLACING,
     LaunchGroup,
@@ -165,6 +166,15 @@ class Session:
         self._pending: list[tuple[BoundLaunch, tuple[Any, ...]]] = []
         self._writing: dict[SessionArray, Interval] = {}
         self._groups: dict[Any, LaunchGroup] = {}
+
+    def aim_for(self, objective: Objective, power: PowerModel) -> None:
+        """Place launches for another objective than time, from now on."""
+
+        def value(seconds: float, working: Mapping[str, float]) -> float:
+            return objective.value(seconds, power.joules(seconds, working))
+
+        self._planner.value = value
+        self._planner.aim = f"expected to take least {objective}"
 
     # Arrays
 

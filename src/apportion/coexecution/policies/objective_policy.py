@@ -1,0 +1,120 @@
+"""The launch that is best for an objective: energy, energy × time, or time under a limit of power.
+
+Each device's time is a fixed part and one that grows with its share, from the forecast and corrected by
+launches (`Observations.model`). A device that never ran is tried if what that may save in as many launches as
+there were is worth its price: the mean over what its time may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from apportion.coexecution.cuts import CostModel, ending_together
+from apportion.coexecution.objective import Objective, PowerModel
+from apportion.coexecution.observations import Choice, Observations, median_of
+from apportion.coexecution.policies.base import Policy, Situation
+from apportion.coexecution.policies.learned import everything
+from apportion.runtime.split import Split
+
+_NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
+"Standard deviations and weights: Gauss and Hermite's three points."
+_FOUR_IN_FIVE = 1.2816
+"Standard deviations within which four in five values lie."
+_STEPS = 40
+"Cuts between two devices that are looked at: their times are known less well than to one part in so many."
+_AS_EXPECTED = 0.2
+"A launch that took another time than expected, by more than this in the logarithm, is thought about. Chosen."
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    split: Split
+    seconds: float
+    joules: float
+
+
+class ObjectivePolicy(Policy):
+    """The split for which an objective is least, as far as is known."""
+
+    learns = True
+
+    def __init__(self, objective: Objective, power: PowerModel) -> None:
+        self.objective, self.power = objective, power
+
+    def choose(self, situation: Situation, seen: Observations) -> Choice:
+        """The best split, or everything for a device that may be better and never ran."""
+        forecast = situation.forecast
+        models = {name: seen.model(name, forecast) or forecast.models[name] for name in situation.names}
+        beyond = [each.seconds - max(each.devices.values()) for each in seen.launches if each.alone is None]
+        sharing = max(0.0, median_of(beyond)) if beyond else forecast.sharing_seconds
+        weighed = [self._weighed(split, models, sharing, seen) for split in _splits(situation, models)]
+        best = min(weighed, key=self._value)
+        known = {name for launch in seen.launches for name in launch.shares}
+        if seen.launches:
+            worth = {
+                name: self._worth(name, models[name], forecast.spread, self._value(best), seen.noted)
+                for name in situation.names
+                if name not in known
+            }
+            tried = max(worth, key=lambda name: worth[name], default=None)
+            if tried is not None and worth[tried] > 0:
+                reason = f"{tried} may be better for {self.objective}: a launch of it pays for itself"
+                return Choice(everything(tried, situation.names), None, reason)
+        said = "earlier launches predict" if seen.launches else f"{forecast.origin} predict"
+        return Choice(
+            best.split, best.seconds,
+            f"least {self.objective}: {said} {best.seconds * 1e3:.3g} ms and {best.joules:.3g} J",
+        )  # fmt: skip
+
+    def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
+        """Whether a launch took what was expected, and launches have not doubled."""
+        if choice.seconds is None or seen.noted & (seen.noted - 1) == 0:
+            return False
+        return abs(math.log(max(seconds, 1e-9) / max(choice.seconds, 1e-9))) < _AS_EXPECTED
+
+    def _value(self, weighed: _Weighed) -> float:
+        return self.objective.value(weighed.seconds, weighed.joules)
+
+    def _weighed(
+        self, split: Split, models: Mapping[str, CostModel], sharing: float, seen: Observations
+    ) -> _Weighed:
+        if (launch := seen.latest_like(split)) is not None:
+            seconds, working = launch.seconds, dict(launch.devices)
+        else:
+            working = {name: models[name].seconds(part) for name, part in split.shares.items() if part > 0}
+            seconds = max(working.values()) + (sharing if len(working) > 1 else 0.0)
+        return _Weighed(split, seconds, self.power.joules(seconds, working))
+
+    def _worth(self, name: str, model: CostModel, spread: float, best: float, horizon: int) -> float:
+        """What trying a device alone is expected to save in so many launches, less what it costs."""
+        deviation = math.log(max(spread, 1.05)) / _FOUR_IN_FIVE
+        saved = price = 0.0
+        for deviations, weight in _NODES:
+            seconds = model.seconds(1.0) * math.exp(deviations * deviation)
+            value = self.objective.value(seconds, self.power.joules(seconds, {name: seconds}))
+            saved += weight * max(0.0, best - value)
+            price += weight * max(0.0, value - best)
+        return saved * horizon - price
+
+
+def _splits(situation: Situation, models: Mapping[str, CostModel]) -> Iterator[Split]:
+    """Each device alone; all cuts on a grid between two devices; those that end together between more."""
+    names = situation.names
+    for name in names:
+        yield everything(name, names)
+    if situation.obstacle:
+        return
+    for first, second in combinations(names, 2):
+        for step in range(1, _STEPS):
+            if min(step, _STEPS - step) * situation.groups >= _STEPS / 2:
+                shares = {first: step / _STEPS, second: 1 - step / _STEPS}
+                yield Split({name: shares.get(name, 0.0) for name in names})
+    for count in range(2, len(names) + 1):
+        for chosen in combinations(names, count):
+            _, shares = ending_together({name: models[name] for name in chosen})
+            if min(shares.values()) * situation.groups >= 0.5:
+                total = sum(shares.values())
+                yield Split({name: shares.get(name, 0.0) / total for name in names})
