@@ -92,6 +92,21 @@ def test_a_saxpy_is_the_one_of_opencl(language: str) -> None:
     assert {name: ours.get(name, 0) for name in calls} == pytest.approx(calls, rel=0.1)  # of 15, of 14
 
 
+def test_the_names_that_hip_had_first_are_known() -> None:
+    text = """
+    #include "hip/hip_runtime.h"
+    __global__ void scale(float *x, int n) {
+      HIP_DYNAMIC_SHARED(float, kept)
+      int i = hipBlockIdx_x * hipBlockDim_x + hipThreadIdx_x;
+      kept[hipThreadIdx_x] = x[i];
+      __syncthreads();
+      if (i < n) x[i] = kept[hipBlockDim_x - 1 - hipThreadIdx_x] * hipGridDim_x;
+    }
+    void launch(float *x, int n) { hipLaunchKernelGGL(HIP_KERNEL_NAME(scale), dim3(n / 64), dim3(64), 256, 0, x, n); }
+    """
+    assert kernels_of(ir_of(Source(text, "hip", "scale.hip"))) == ["scale"]
+
+
 def test_what_a_kernel_does_to_its_arguments_is_found() -> None:
     access = accesses_of(compiled(SAXPY))["saxpy"]
     assert [(use.reads, use.writes, use.merge) for use in access.arguments[2:]] == [

@@ -199,6 +199,12 @@ def test_images_are_of_the_size_of_the_range() -> None:
         made_for(IMAGES, ["s=sampler:wrap"], NDRange((64, 32), (8, 8)))
 
 
+def test_a_pipe_is_refused_by_name() -> None:
+    text = "kernel void f(read_only pipe int p, global int *x) { int v; read_pipe(p, &v); *x = v; }"
+    with pytest.raises(InvalidSetting, match="The argument 'p' is pipe int, which no host passes"):
+        made_for(text)
+
+
 def test_vectors_of_integers_are_what_they_are_used_for() -> None:
     text = """
 kernel void blur(read_only image2d_t in, write_only image2d_t out, int2 corner, int2 size, uint2 plain) {

@@ -157,13 +157,16 @@ def _signature(module: IRModule, kernel: IRFunction, source: str) -> Signature:
         kind = kinds[position] if position < len(kinds) else kernel.parameter_types[position]
         if position < len(bases) and _unknown(kind) and not _unknown(_plain(bases[position])):
             kind = _plain(bases[position])
+        words = tuple(qualifiers[position].split()) if position < len(qualifiers) else ()
+        if "pipe" in words:  # the type is that of what it carries
+            kind = f"pipe {kind}"
         argument = KernelArgument(
             index=position,
             name=names[position],
             type=kind,
             space=space,
             access=accesses[position] if position < len(accesses) else "none",
-            qualifiers=tuple(qualifiers[position].split()) if position < len(qualifiers) else (),
+            qualifiers=words,
         )
         arguments.append(_sized(module, kernel, argument))
     required = tuple(_numbers(module, kernel, "reqd_work_group_size")) or None
