@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from apportion.cli.show import note, print_json, print_table
 from apportion.data.catalogue import check, dataset_called, instructions
 from apportion.data.published.cgo17 import PAIRS
-from apportion.errors import InvalidSetting, UnreadableFile
+from apportion.errors import UnreadableFile
 from apportion.jobs import LocalRunner
 from apportion.learn.shares.kernel_table import KernelTable, read_cgo17
 from apportion.program.vocabulary import Vocabulary
@@ -19,6 +19,7 @@ from reproduction.ablation.page import write_page
 from reproduction.ablation.rows import AblationData, data_of, pack, unpack
 from reproduction.ablation.scores import Score, scores
 from reproduction.ablation.units import Ablation, run_over, run_units, shared_out, time_forward, units_of
+from reproduction.worker import shared_by
 
 _VOCABULARY = Path("programl-vocabulary.csv")
 
@@ -73,7 +74,7 @@ def ablation(
         return
     if only in ("all", "train"):
         units = units_of(plan, known, protocols=folds or (), rows=rows or (), forms=form or ())
-        mine = shared_out(units, *_worker(worker))
+        mine = shared_out(units, *shared_by(worker))
         if jobs == 1:
             run_units(plan, known, mine, out, device=device, report=note, seconds=seconds)
         else:
@@ -105,13 +106,6 @@ def _print(found: list[Score], json: bool) -> None:
         for s in found
     ]
     print_table(columns, lines, right=columns[4:])
-
-
-def _worker(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("/")
-    if not (first.isdigit() and last.isdigit()):
-        raise InvalidSetting(f"A worker is given as I/N, such as 1/4, not {text!r}")
-    return int(first), int(last)
 
 
 def _tables(data: Path | None) -> dict[str, KernelTable]:

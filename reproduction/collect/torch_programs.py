@@ -23,14 +23,14 @@ class TorchProgram:
     family: str
     name: str
     make: Callable[[int, Draw], Work]
-    largest: int
-    "The size of the last step; a core of a server takes some tens of milliseconds for it."
+    usual: int
+    "A core of a server takes some tens of milliseconds for this size; the last step is eight times the work."
     dimensions: int = 1
     "How fast the work grows: with this power of the size."
 
     def sizes(self, steps: int) -> list[int]:
         """Sizes whose work grows evenly in its logarithm, each about half of the next one's."""
-        found = [round(self.largest * 2 ** (-(steps - 1 - step) / self.dimensions)) for step in range(steps)]
+        found = [round(self.usual * 2 ** ((4 + step - steps) / self.dimensions)) for step in range(steps)]
         return [max(4, size) for size in found]
 
 

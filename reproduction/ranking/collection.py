@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -179,31 +180,59 @@ def compare(
     report: Callable[[str], None],
 ) -> list[CollectionScore]:
     """Every row under both protocols; folds that `results` has already are not run again."""
-    scores = []
     kept = KeptRankings(results)
-    data = fingerprint(graphs)
+    tested: dict[tuple[str, str], list[dict[str, RankedGraph]]] = {}
+    for unit in ranking_units(comparison, graphs):
+        seeds = tested.setdefault((unit.protocol, unit.row.name), [{} for _ in range(comparison.seeds)])
+        found = kept.get(unit.made_from, partial(unit.make, graphs, report))
+        seeds[unit.seed] |= {one.name: one for one in found}
+    scores = []
     for protocol in PROTOCOLS:
-        count = comparison.folds if protocol == "shapes" else comparison.kernel_folds
         for row in comparison.rows:
-            tested = []
-            for seed in range(comparison.seeds):
-                found: dict[str, RankedGraph] = {}
-                for fold in folds_of([graph.name for graph in graphs], protocol, count, seed=seed):
-                    made_from = [_learned(row), protocol, seed, fold.name, fold.test.tolist(), data]
-
-                    said = f"{row.name}, unseen {protocol}, seed {seed}, fold {fold.name}"
-
-                    def make(
-                        row: Entry = row, fold: Fold = fold, seed: int = seed, said: str = said
-                    ) -> list[RankedGraph]:
-                        report(said)
-                        return _tested(row, graphs, fold, seed)
-
-                    found |= {one.name: one for one in kept.get(made_from, make)}
-                tested.append([found[graph.name] for graph in graphs])
-            scores.append(_score(row.name, protocol, tested))
+            seeds = tested[protocol, row.name]
+            scores.append(
+                _score(row.name, protocol, [[one[graph.name] for graph in graphs] for one in seeds])
+            )
         scores += without_training(graphs, protocol)
     return scores
+
+
+@dataclass(frozen=True)
+class RankingUnit:
+    """A row that learns from one fold: what is made at once, and kept."""
+
+    row: Entry
+    protocol: Protocol
+    seed: int
+    fold: Fold
+    data: str
+    "The fingerprint of the graphs."
+
+    @property
+    def made_from(self) -> list[Any]:
+        """Everything that the result depends on."""
+        return [
+            _learned(self.row), self.protocol, self.seed, self.fold.name, self.fold.test.tolist(), self.data
+        ]  # fmt: skip
+
+    def make(self, graphs: Sequence[ConfiguredGraph], report: Callable[[str], None]) -> list[RankedGraph]:
+        """The graphs that are tested, ranked."""
+        report(f"{self.row.name}, unseen {self.protocol}, seed {self.seed}, fold {self.fold.name}")
+        return _tested(self.row, graphs, self.fold, self.seed)
+
+
+def ranking_units(comparison: CollectionComparison, graphs: Sequence[ConfiguredGraph]) -> list[RankingUnit]:
+    """All units of a comparison: one protocol after the other."""
+    data, names = fingerprint(graphs), [graph.name for graph in graphs]
+    return [
+        RankingUnit(row, protocol, seed, fold, data)
+        for protocol in PROTOCOLS
+        for row in comparison.rows
+        for seed in range(comparison.seeds)
+        for fold in folds_of(
+            names, protocol, comparison.folds if protocol == "shapes" else comparison.kernel_folds, seed=seed
+        )
+    ]
 
 
 def without_training(graphs: Sequence[ConfiguredGraph], protocol: str) -> Iterator[CollectionScore]:

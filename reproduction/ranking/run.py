@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +15,7 @@ from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack
 from apportion.data.published.tpugraphs import files
 from apportion.errors import InvalidSetting
+from apportion.learn.ranking.rankings import RankedGraph
 from apportion.learn.ranking.recorded_runs import read_runs
 from apportion.settings import load
 from reproduction.collect.publish import publish
@@ -20,19 +23,23 @@ from reproduction.ranking.collection import (
     CollectionComparison,
     compare,
     fingerprint,
+    ranking_units,
     read_collection,
     usable,
 )
 from reproduction.ranking.collection_page import recorded_table
+from reproduction.ranking.kept import KeptRankings
 from reproduction.ranking.page import collection_table, prepare, put, seed_tables, steps_table
 from reproduction.ranking.tables import (
     LAYOUT_SAMPLES,
     Part,
     Reproduction,
+    cell_seeds,
     parts_of_samples,
     parts_of_store,
     run,
 )
+from reproduction.worker import shared_by
 
 AIMS = {100: 0.70, 300: 0.84, 1_000: 0.86}
 "Configurations of AlexNet that are measured → the tau-b aimed at."
@@ -49,6 +56,7 @@ def tensor_ranking(
     comparison: Path = COLLECTION,
     results: Path = Path("runs/reproduce/tensor-ranking.jsonl"),
     out: Path = Path("docs/results/tensor-ranking.md"),
+    worker: str = "",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make the tables that the data given allow, into the page; what is finished is not run again.
@@ -61,6 +69,7 @@ def tensor_ranking(
         comparison: Which rankers are compared on the collection.
         results: Where finished cells are kept.
         out: The page; what stands between its marks is replaced.
+        worker: I/N: this is one of N processes that share what is not finished; it makes no page.
         json: Print one line of JSON per cell.
     """
     if data is None and not collection and steps is None:
@@ -74,6 +83,9 @@ def tensor_ranking(
         "broadcast on a GPU": steps is not None,
         "our own collection": bool(collection),
     }
+    if worker:
+        _share(worker, data, collection, settings, comparison, results)
+        return
     prepare(out, [section for section, given in wanted.items() if given])
     if data is not None:
         plan = load(Reproduction, settings)
@@ -125,6 +137,29 @@ def _collections(
         else:
             print(sections[-1])
     return "\n\n".join(sections)
+
+
+def _share(
+    worker: str,
+    data: Path | None,
+    collection: Sequence[Path],
+    settings: Path,
+    comparison: Path,
+    results: Path,
+) -> None:
+    """Make every N-th of what is made at once, of the tables and of the collections."""
+    number, workers = shared_by(worker)
+    kept, plan = KeptRankings(results), load(Reproduction, settings)
+    made: list[tuple[object, Callable[[], list[RankedGraph]]]] = []
+    if data is not None:
+        parts = _parts(data, results.with_suffix("") / f"worker-{number}", plan.evaluated)
+        made += [(one.made_from, partial(one.make, note)) for one in cell_seeds(plan, parts)]
+    for folder in collection:
+        graphs = read_collection(folder)
+        units = ranking_units(usable(load(CollectionComparison, comparison), graphs), graphs)
+        made += [(one.made_from, partial(one.make, graphs, note)) for one in units]
+    for made_from, make in made[number - 1 :: workers]:
+        kept.get(made_from, make)
 
 
 def _parts(data: Path, work: Path, evaluated: int) -> list[Part]:

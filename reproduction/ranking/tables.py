@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,33 +154,57 @@ def parts_of_store(store: ConfigurationStore, *, evaluated: int) -> list[Part]:
     return parts
 
 
+@dataclass(frozen=True, eq=False)
+class CellSeed:
+    """One seed of a cell: what is made at once, and kept."""
+
+    variant: str
+    batch: int
+    epochs: int
+    part: Part
+    seed: int
+    settings: Mapping[str, Any]
+    create: Make
+
+    @property
+    def made_from(self) -> list[Any]:
+        """Everything that the result depends on."""
+        return [self.settings, self.batch, self.epochs, self.part.name, _described(self.part), self.seed]
+
+    def make(self, report: Callable[[str], None]) -> list[RankedGraph]:
+        """The part's graphs, ranked."""
+        report(
+            f"{self.variant}, batch {self.batch}, {self.epochs} epochs, {self.part.name}, seed {self.seed}"
+        )
+        return _ranked(self.part, lambda graphs: self.create(graphs, self.seed))
+
+
+def cell_seeds(plan: Reproduction, parts: Sequence[Part]) -> list[CellSeed]:
+    """Every seed of every cell, cell by cell."""
+    found = []
+    for part in parts:
+        cells: list[tuple[str, int, int, Mapping[str, Any], Make]] = [
+            (name, 0, 0, {"baseline": name}, _baseline(name)) for name in plan.baselines
+        ]
+        for variant, batch, epochs in itertools.product(plan.variants, plan.batches, plan.epochs):
+            settings: dict[str, Any] = {**asdict(variant), "lists": plan.lists, "sampled": plan.sampled}
+            make = _network(plan, variant, part.kind, batch, epochs)
+            cells.append((variant.name, batch, epochs, settings, make))
+        for name, batch, epochs, made_with, make in cells:
+            found += [CellSeed(name, batch, epochs, part, seed, made_with, make) for seed in range(plan.seeds)]
+    return found
+
+
 def run(
     plan: Reproduction, parts: Sequence[Part], results: Path, *, report: Callable[[str], None]
 ) -> list[Cell]:
     """Every cell; what `results` has already is not run again."""
     kept = KeptRankings(results)
-
-    def cell(name: str, batch: int, epochs: int, part: Part, settings: Mapping[str, Any], make: Make) -> Cell:
-        seeds = []
-        for seed in range(plan.seeds):
-
-            def rank(seed: int = seed) -> list[RankedGraph]:
-                report(f"{name}, batch {batch}, {epochs} epochs, {part.name}, seed {seed}")
-                return _ranked(part, lambda graphs: make(graphs, seed))
-
-            made_from = [settings, batch, epochs, part.name, _described(part), seed]
-            seeds.append(tuple(kept.get(made_from, rank)))
-        return Cell(name, batch, epochs, part.name, tuple(seeds))
-
-    cells = []
-    for part in parts:
-        for name in plan.baselines:
-            cells.append(cell(name, 0, 0, part, {"baseline": name}, _baseline(name)))
-        for variant, batch, epochs in itertools.product(plan.variants, plan.batches, plan.epochs):
-            settings = {**asdict(variant), "lists": plan.lists, "sampled": plan.sampled}
-            make = _network(plan, variant, part.kind, batch, epochs)
-            cells.append(cell(variant.name, batch, epochs, part, settings, make))
-    return cells
+    cells: dict[tuple[str, int, int, str], list[tuple[RankedGraph, ...]]] = {}
+    for one in cell_seeds(plan, parts):
+        found = kept.get(one.made_from, partial(one.make, report))
+        cells.setdefault((one.variant, one.batch, one.epochs, one.part.name), []).append(tuple(found))
+    return [Cell(*cell, tuple(seeds)) for cell, seeds in cells.items()]
 
 
 def average(cells: Sequence[Cell], variant: str, batch: int, epochs: int, measure: str) -> Interval:

@@ -51,7 +51,7 @@ def test_runs_are_timed_once_and_half_a_line_is_measured_again(tmp_path: Path, f
     measure(tmp_path, "here", "cpu", threads=1, seconds=60, steps=2)
     again = [json.loads(line) for line in (tmp_path / "here.jsonl").read_text().splitlines()]
     assert len({line["run"] for line in again}) == len(again) == 9
-    assert all(len(line["seconds"]) == 5 for line in again[1:])
+    assert all(5 <= len(line["seconds"]) <= 15 for line in again[1:])
 
 
 def test_counts_are_those_of_the_operators() -> None:
