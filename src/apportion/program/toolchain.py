@@ -112,10 +112,16 @@ def _ziglang() -> Toolchain | None:
     return Toolchain(
         command=(str(folder / "zig"), "clang"),  # an undocumented sub-command: the version is pinned
         version=_ZIG_CLANG,
-        identity=f"ziglang {importlib.metadata.version('ziglang')}",
+        identity=f"ziglang {_version_of(spec.origin)}",
         programs=(),  # it is linked statically
         headers=partial(_zig_headers, folder),
     )
+
+
+@cache
+def _version_of(place: str) -> str:
+    """The wheel's version: reading it takes longer than finding IR that was made before."""
+    return importlib.metadata.version("ziglang")
 
 
 def _zig_headers(folder: Path, language: str, target: str) -> Headers:
