@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-fast check docs bench format native web release clean
+.PHONY: demo test test-fast check docs bench format native web release soak clean
 
 demo: $(VENV)/.ready
 	$(BIN)/apportion demo --out out/demo
@@ -42,6 +42,11 @@ web:
 # What a release holds, from the last commit, into out/dist: see docs/howto/release.md.
 release: $(VENV)/.ready
 	$(BIN)/python tools/release.py --out out/dist
+
+# Fuzzing, kills, failing disks, hostile kernels, load and abuse for so many seconds, each night by itself.
+SECONDS ?= 3600
+soak: $(VENV)/.ready
+	$(BIN)/python tools/soak.py --seconds $(SECONDS) --out out/soak
 
 native: $(VENV)/.packages
 	$(PIP) install --no-build-isolation --no-deps --editable .

@@ -1,6 +1,6 @@
 """Feed mutated LLVM IR to the graph builder, and to LLVM itself, and compare what they say.
 
-    python tools/fuzz_ir.py --mutants 100000 --seed 1 [--corpus DIR_OF_LL]
+    python tools/fuzz_ir.py --mutants 1000000 --seed 1 [--corpus DIR_OF_LL] [--seconds 600]
 
 Each mutant must give a graph or a `MalformedIR` that names a line of the text, within a second; a crash, a
 hang or any other error is a finding. With llvmlite installed, a part of the mutants also goes through LLVM:
@@ -52,6 +52,8 @@ WORDS = (
 PLAIN = GraphOptions(recover_pointees=False)
 BATCH = 200
 SLOW_SECONDS = 1.0
+_AT_ONCE = 250
+"Batches between two looks at the time."
 
 
 def main() -> int:
@@ -60,6 +62,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--corpus", type=Path, help="more IR to start from: a folder of .ll files")
     parser.add_argument("--compare", type=float, default=0.2, help="the part that goes through LLVM too")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so long")
     options = parser.parse_args()
     more = sorted(options.corpus.glob("**/*.ll")) if options.corpus else []
     seeds = own_ir() + [path.read_text(errors="replace") for path in more]
@@ -70,17 +73,21 @@ def main() -> int:
         (seeds, options.seed * 1_000_003 + k, options.compare) for k in range(-(-options.mutants // BATCH))
     ]
     start = time.monotonic()
-    for outcome in LocalRunner(deadline_seconds=120).map(batch, batches):
-        if outcome.error is not None:
-            findings.append(f"batch {outcome.item_index}: {outcome.error}")
-            continue
-        counts, found = outcome.unwrap()
-        total.update(counts)
-        findings += found
-        if sys.stderr.isatty():
-            done = total["graph"] + total["malformed"]
-            print(f"\r{done:,} mutants, {len(findings)} findings", end="", file=sys.stderr)
-    print(f"{len(seeds)} seeds, {time.monotonic() - start:.0f} s")
+    for first in range(0, len(batches), _AT_ONCE):
+        if time.monotonic() - start > options.seconds:
+            break
+        for outcome in LocalRunner(deadline_seconds=120).map(batch, batches[first : first + _AT_ONCE]):
+            if outcome.error is not None:
+                findings.append(f"batch {first + outcome.item_index}: {outcome.error}")
+                continue
+            counts, found = outcome.unwrap()
+            total.update(counts)
+            findings += found
+            if sys.stderr.isatty():
+                done = total["graph"] + total["malformed"]
+                print(f"\r{done:,} mutants, {len(findings)} findings", end="", file=sys.stderr)
+    tried = total["graph"] + total["malformed"]
+    print(f"{len(seeds)} seeds, {tried:,} mutants, {time.monotonic() - start:.0f} s")
     for kind, count in total.most_common():
         print(f"  {count:8,}  {kind}")
     for finding in findings[:20]:

@@ -85,8 +85,8 @@ def leaks(text: str) -> bool:
     return bool(LEAKS.search(text.replace("/etc/passwd", "")))
 
 
-def main() -> None:
-    """Abuse and write."""
+def main() -> int:
+    """Abuse and write; 1 if something leaked or failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--requests", type=int, default=10_000)
@@ -111,6 +111,9 @@ def main() -> None:
             process.wait()
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
+    let_in = [name for name, status in found["forged"].items() if not 400 <= status < 500]
+    unheard = found["health_beside_200_slow_clients"] != 200 or set(found["paths_out_of_the_page"]) != {"404"}
+    return 1 if found["leaks_or_faults"] or found["schemathesis"]["faults"] or let_in or unheard else 0
 
 
 def abused(port: int, requests: int) -> dict[str, Any]:
@@ -212,4 +215,4 @@ def asked(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,11 +22,13 @@ from typing import Any
 
 STARTERS = Path(__file__).parents[1] / "src/apportion/serve/starters"
 CLIENTS = 32
+_MOST_GROWTH = 1.05
+"Of the service's memory, from the first tenth of the long run to its end."
 TOKEN = "the-load-run-has-its-own-token"
 
 
-async def main() -> None:
-    """Measure and write."""
+async def main() -> int:
+    """Measure and write; 1 if an answer was lost or wrong, or memory grows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--known", type=int, default=20_000, help="requests for known kernels")
@@ -51,6 +53,16 @@ async def main() -> None:
         found["beyond the limit"] = await beyond(Path(folder))
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
+    wrong = [
+        what for what, one in found.items()
+        if isinstance(one, dict) and "statuses" in one
+        and not set(one["statuses"]) <= ({"200", "429"} if what == "beyond the limit" else {"200"})
+    ]  # fmt: skip
+    _, after, *_, last = found["memory"]["kib"]
+    if last > _MOST_GROWTH * after:
+        wrong.append("memory")
+    print(f"Wrong: {', '.join(wrong) or 'nothing'}")
+    return 1 if wrong else 0
 
 
 async def beyond(folder: Path) -> dict[str, Any]:
@@ -103,9 +115,12 @@ async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str
         "processors": len(os.sched_getaffinity(0)),
         "load_average_before": before,
         "known": await load(port, pid, [known() for _ in range(options.known)], CLIENTS),
-        "known, 400 a second": await load(
-            port, pid, [known() for _ in range(options.known // 2)], CLIENTS, rate=400
-        ),
+        **{
+            f"known, {rate} a second": await load(
+                port, pid, [known() for _ in range(options.known // 2)], CLIENTS, rate=rate
+            )
+            for rate in (300, 400)
+        },
         "new, one client": await load(port, pid, [new() for _ in range(options.new)], 1),
         "new, four clients": await load(port, pid, [new() for _ in range(options.new)], 4),
     }
@@ -195,4 +210,4 @@ def resident(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(asyncio.run(main()))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -36,39 +37,54 @@ compared are the names of its files. Kills are tried / survived.
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 
-def faults(*, work: Names = None, every: int = 1, out: Path | None = None) -> int:
+def faults(
+    *, work: Names = None, every: int = 1, seconds: float = float("inf"), out: Path | None = None
+) -> int:
     """Fail the n-th write, sync or rename of each verb that writes, for every n, and look at what is left.
 
     Args:
         work: only these verbs, as "rank pack".
         every: not every n, but every so many.
+        seconds: begin no case after so long; what is left of it is divided among the verbs that are left.
         out: the page to write; printed when not given.
     """
     cases: list[Case] = []
     with tempfile.TemporaryDirectory() as folder, forks_in(Path(folder)) as forks:
-        for each in _works(work):
+        for each, end in _ends(_works(work), seconds):
             for case in injected(forks, each, every=every):
                 cases.append(case)
                 _tell(f"{case.work}: {case.kind} {case.number}", case.problems)
+                if time.monotonic() > end:
+                    break
     _write(fault_page(cases, every), out)
     return 1 if any(case.problems for case in cases) else 0
 
 
-def kills(*, work: Names = None, times: int = 200, seed: int = 0, out: Path | None = None) -> int:
+def kills(
+    *,
+    work: Names = None,
+    times: int = 200,
+    seed: int = 0,
+    seconds: float = float("inf"),
+    out: Path | None = None,
+) -> int:
     """Kill each verb that writes at random moments, the parent or a process that it started, and go on.
 
     Args:
         work: only these verbs, as "rank pack".
         times: kills for each verb.
         seed: draws the moments.
+        seconds: kill nothing after so long; what is left of it is divided among the verbs that are left.
         out: the page to write; printed when not given.
     """
     found: list[Kill] = []
     with tempfile.TemporaryDirectory() as folder:
-        for each in _works(work):
+        for each, end in _ends(_works(work), seconds):
             for kill in killed(Path(folder), each, times=times, seed=seed):
                 found.append(kill)
                 _tell(f"{kill.work}: {kill.what} after {kill.after} s", kill.problems)
+                if time.monotonic() > end:
+                    break
     _write(kill_page(found, seed), out)
     return 1 if any(kill.problems for kill in found) else 0
 
@@ -111,6 +127,13 @@ def kill_page(found: Sequence[Kill], seed: int) -> str:
         *_failed((f"{kill.work}, {kill.what} after {kill.after} s", kill.problems) for kill in found),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _ends(works: Sequence[Work], seconds: float) -> Iterator[tuple[Work, float]]:
+    """Each work with the moment at which it has had its part of the time."""
+    last = time.monotonic() + seconds
+    for place, work in enumerate(works):
+        yield work, time.monotonic() + max(0.0, last - time.monotonic()) / (len(works) - place)
 
 
 def _failed(rows: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
