@@ -13,9 +13,31 @@ import pytest
 from apportion.cli import main
 from apportion.measure.campaign import JOURNAL, LAUNCHES, TABLE
 from apportion.runtime.observe import ProcessorTime
+from apportion.suite import problem_of
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
+
+RECORDING = Path(__file__).parents[2] / "docs" / "results" / "co-execution"
+
+
+def test_kernels_are_measured_on_the_devices_of_another_backend(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bezier = problem_of("bezier")
+    (tmp_path / "bezier.cl").write_text(str(bezier.source().text))
+    with pytest.raises(SystemExit) as ended:
+        main(["measure", str(tmp_path / "bezier.cl"), "--out", str(tmp_path / "out"), "--sizes", "4194304",
+              "--local-sizes", "64", "--backend", f"replay:{RECORDING}", "--json"])  # fmt: skip
+    assert not ended.value.code
+    points = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(point["device"], point["device_name"], point["failure"]) for point in points] == [
+        ("cpu", "cpu-skylake-avx512-Intel(R) Xeon(R) Processor", ""), ("gpu", "NVIDIA H200", ""),
+    ]  # fmt: skip
+    assert all(point["seconds"] > 0 for point in points)
+    with pytest.raises(SystemExit):
+        main(["devices", "--backend", "cuda"])
+    assert "No backend called 'cuda'" in capsys.readouterr().err
 
 
 def test_a_folder_of_kernels_becomes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,11 +69,11 @@ def test_a_kill_in_the_middle_of_a_point_loses_one_launch_at_most(tmp_path: Path
     command = [
         sys.executable, "-c", "from apportion.cli import main; main()", "measure", str(tmp_path / "slow.cl"),
         "--out", str(out), "--sizes", "256,512,1024", "--local-sizes", "32", "--seconds", "3",
-        "--pocl-instances", "2", "--threads", "1",
+        "--pocl-instances", "2", "--threads", "1", "--deadline", "120",
     ]  # fmt: skip
     campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not (_lines(out / JOURNAL) and len(_lines(out / LAUNCHES)) > 4):
             assert time.monotonic() < end, "the campaign does not get on"
             time.sleep(0.002)
@@ -125,3 +147,25 @@ def test_what_is_not_there_ends_with_one_line(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_run_in_which_everything_failed_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "f.cl").write_text("kernel void f(global float *x) { x[get_global_id(0)] = 1; }\n")
+    (tmp_path / "f.json").write_text('{"kernel": "f", "arguments": {"x": "float32[N]"}}')
+    with pytest.raises(SystemExit) as ended:
+        main(["measure", str(tmp_path / "f.cl"), "--out", str(tmp_path / "out")])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("f.cl: MalformedInput: ")
+
+
+def test_guesses_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.cl").write_text("kernel void f(global T *x) { x[get_global_id(0)] = FACTOR; }\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["measure", str(tmp_path / "f.cl"), "--out", str(tmp_path / "out"), "--guess", "--sizes", "4096",
+              "--local-sizes", "64", "--devices", "cpu"])  # fmt: skip
+    assert not ended.value.code
+    err = capsys.readouterr().err
+    assert "Guessed: -D T=float, -D FACTOR=16" in err
+    assert "1 points measured now, 0 of them failures" in err

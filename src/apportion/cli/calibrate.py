@@ -30,6 +30,7 @@ def calibrate(
     deadline: float = 20.0,
     pocl_instances: int | None = None,
     threads: int | None = None,
+    backend: str = "opencl",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Adapt a shipped timing model to this machine, and say how far off it was before and is now.
@@ -46,6 +47,7 @@ def calibrate(
         pocl_instances: How many independent CPU devices PoCL offers. By default two if there is no other
             device.
         threads: How many threads each CPU device uses.
+        backend: The backend that has the devices: opencl, or one that another package registered.
         json: Print one line of JSON for each device.
     """
     campaign = Campaign(
@@ -60,9 +62,9 @@ def calibrate(
     else:
         workloads = [drawn(_SEED, number).workload() for number in range(min(kernels, MOST_KERNELS))]
     options = DriverOptions(pocl_instances=pocl_instances, threads=threads)
-    with open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend:
-        known = asked_for(backend.devices(), () if devices == "all" else tuple(devices.split(",")))
-        found = adapt(workloads, backend, campaign, model=model, devices=known, report=note)
+    with open_backend(backend, options, Limits(seconds=deadline)) as opened:
+        known = asked_for(opened.devices(), () if devices == "all" else tuple(devices.split(",")))
+        found = adapt(workloads, opened, campaign, model=model, devices=known, report=note)
     if json:
         for one in found:
             print_json(one)

@@ -21,6 +21,7 @@ def devices(
     quick: Annotated[bool, _FLAG] = False,
     pocl_instances: int | None = None,
     threads: int | None = None,
+    backend: str = "opencl",
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """List every OpenCL device: what it is, what it has, how fast it was measured to be, what is wrong with
@@ -33,11 +34,12 @@ def devices(
         pocl_instances: How many independent CPU devices PoCL offers. By default two if there is no other
             device, else one.
         threads: How many threads each CPU device uses.
+        backend: The backend that has the devices: opencl, or one that another package registered.
         json: Print one line of JSON for each device.
     """
     drivers = DriverOptions(pocl_instances=pocl_instances, threads=threads)
-    with open_backend(drivers=drivers, limits=UNHURRIED if calibrate else None) as backend:
-        found = backend.calibrate() if calibrate else backend.devices() if quick else with_speeds(backend)
+    with open_backend(backend, drivers, UNHURRIED if calibrate else None) as opened:
+        found = opened.calibrate() if calibrate else opened.devices() if quick else with_speeds(opened)
     if not found:
         raise NoDevice("No OpenCL device was found. Install one with: pip install 'apportion[opencl]'")
     if json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +38,7 @@ def measure(
     pocl_instances: int | None = None,
     threads: int | None = None,
     trust_source: Annotated[bool, _FLAG] = False,
+    backend: str = "opencl",
     building: Building = USUAL,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
@@ -63,6 +66,7 @@ def measure(
             device.
         threads: How many threads each CPU device uses.
         trust_source: Run sources that have inline assembly or code that only some compilers read.
+        backend: The backend that has the devices: opencl, or one that another package registered.
         json: Print one line of JSON for each measurement.
     """
     files = kernel_files(sources)
@@ -79,13 +83,13 @@ def measure(
         passes=passes,
         trust_source=trust_source,
     )
-    workloads = list(workloads_of(files, campaign, building.words()))
+    workloads = list(workloads_of(files, campaign, partial(building.source, language="opencl")))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
     points = failures = 0
     found = run_campaign(
         workloads, out, campaign, limits=Limits(seconds=deadline),
         drivers=DriverOptions(pocl_instances=pocl_instances, threads=threads),
-        until=None if budget is None else time.monotonic() + budget,
+        backend=backend, until=None if budget is None else time.monotonic() + budget,
     )  # fmt: skip
     known = len(campaign.devices) or 2
     before = processor_time()
@@ -95,7 +99,8 @@ def measure(
         if json:
             print_json(point)
         elif point.failure:
-            note(f"{point.source} {point.kernel} on {point.device}: {point.failure}")
+            kernel = f" {point.kernel}" if point.kernel else ""
+            note(f"{point.source}{kernel}{f' on {point.device}' if point.device else ''}: {point.failure}")
     note(f"{points} points measured now, {failures} of them failures; all are in {out / TABLE}.")
     after = processor_time()
     if points and before and after and (steal := after.steal_part_since(before)) > _MUCH_STEAL:
@@ -104,6 +109,8 @@ def measure(
             "of CPU devices vary by more than their intervals say. Measure again, at another time, with more "
             "--passes."
         )
+    if points and failures == points:
+        sys.exit(1)
 
 
 def numbers_of(text: str, option: str) -> tuple[int, ...]:

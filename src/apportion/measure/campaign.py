@@ -26,7 +26,6 @@ import polars as pl
 from apportion.errors import ApportionError, InvalidSetting, UnknownName, UnreadableFile
 from apportion.jobs.holding import held
 from apportion.jobs.journal import Journal
-from apportion.program.buildfile import NOTHING, BuildOptions
 from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.signature import Signature, signatures_of
@@ -137,6 +136,7 @@ def run_campaign(
     *,
     limits: Limits | None = None,
     drivers: DriverOptions = DEFAULT_DRIVERS,
+    backend: str = "opencl",
     compiled: Compiled | None = None,
     until: float | None = None,
 ) -> Iterator[Point]:
@@ -144,6 +144,7 @@ def run_campaign(
 
     Args:
         workloads: what to measure, or points of sources that could not be read.
+        backend: the name of the backend that has the devices.
         compiled: where IR comes from; compiled when not given.
         until: when to stop, by `time.monotonic`.
 
@@ -159,7 +160,7 @@ def run_campaign(
         if campaign.retry:
             done = Counter({key: times for key, times in done.items() if times})
         with (
-            open_backend("opencl", drivers, limits) as backend,
+            open_backend(backend, drivers, limits) as opened,
             journal.alone(),
             _Flight(folder / LAUNCHES) as flight,
         ):
@@ -167,7 +168,7 @@ def run_campaign(
             kept: list[Workload | Point] = []
             for number in range(1, campaign.passes + 1):
                 asked = _keeping(workloads, kept) if number == 1 else kept
-                for points in _visits(asked, campaign, backend, done, compiled or _ir, until, flight, number):
+                for points in _visits(asked, campaign, opened, done, compiled or _ir, until, flight, number):
                     journal.add(*(asdict(point) for point in points))
                     flight.landed()
                     for point in points:
@@ -258,16 +259,26 @@ def asked_for(known: Sequence[DeviceInfo], names: Sequence[str]) -> list[DeviceI
     return [info for info in known if not names or info.id in names]
 
 
+def _opencl(path: Path) -> Source:
+    return Source.read(path, "opencl")
+
+
 def workloads_of(
-    sources: Iterable[Path], campaign: Campaign, build: BuildOptions = NOTHING
+    sources: Iterable[Path],
+    campaign: Campaign,
+    read: Callable[[Path], Source] = _opencl,
 ) -> Iterator[Workload | Point]:
     """What files of OpenCL C ask to be measured, each content once: as the `.json` beside them says, else
-    with arguments deduced from the code. A file that cannot be used is a point with its reason."""
+    with arguments deduced from the code. A file that cannot be used is a point with its reason.
+
+    Args:
+        read: the source in a file, compiled as whoever asks wants it.
+    """
     seen: set[str] = set()
     for path in sources:
         digest = ""
         try:
-            source = Source.read(path, "opencl", build=build)
+            source = read(path)
             digest = source.digest
             if digest in seen:
                 continue
