@@ -165,7 +165,10 @@ def test_models_of_times_are_explained_too(tmp_path: Path, capsys) -> None:
     (tmp_path / "rows.cl").write_text(ROWS)
     words = ("explain", str(tmp_path / "rows.cl"), *LAUNCH, "--pair", "xeon-h200")
     run(*words, "--global-size", "4096")
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "Assumed: a=float32[" in err
+    run(*words, "-n", "4096", "--arg", "n=16", "--json")
+    assert not any("n=" in each for each in json.loads(capsys.readouterr().out)["assumed"])
     assert "gpu, ms" in out
     assert out.index("s += a[i * n + j];") < out.index("y[i] = s;")
     run(*words, code=1)

@@ -158,3 +158,36 @@ def test_device_mapping_shows_the_network_of_its_table_or_says_how_to_train_it(
     reproduced(*asked)
     assert "| the thesis' port, published | random (leaks) | 15.0 | 21.0 |" in page.read_text()
     assert re.search(r"\| ProGraML, device mapping \| random \(leaks\) \| [\d.]+ \(", page.read_text())
+
+
+def test_where_a_header_lies_is_told_to_whoever_typed_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (tmp_path / "src" / "kernels").mkdir(parents=True)
+    (tmp_path / "include" / "shared").mkdir(parents=True)
+    (tmp_path / "include" / "shared" / "types.h").write_text("typedef float value;\n")
+    file = tmp_path / "src" / "kernels" / "f.cl"
+    file.write_text('#include "shared/types.h"\nkernel void f(global value *x) { *x = 1; }\n')
+    monkeypatch.chdir(tmp_path / "src")
+    words = ["predict", "kernels/f.cl", "--local-size", "64", "--bytes", "64", "--pair", "cgo17-amd"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 1
+    err = capsys.readouterr().err
+    assert err.startswith("apportion: kernels/f.cl:1:10: 'shared/types.h' file not found.")
+    assert err.rstrip().endswith("One lies there with: -I ../include")
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "-I", "../include"])
+    assert ended.value.code == 0
+
+
+def test_predicted_times_have_as_many_digits_as_are_known(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "f.cl"
+    file.write_text("kernel void f(global float *x, int n) { x[get_global_id(0)] = n; }\n")
+    with pytest.raises(SystemExit):
+        main(["inspect", str(file), "-n", "65536", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    times = [device["milliseconds"] for machine in said["machines"] for device in machine["devices"]]
+    times += [time for line in said["lines"] for time in line["milliseconds"].values()]
+    assert times
+    assert all(time == float(f"{time:.6g}") for time in times)

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apportion.advise.launch_times import models, timing_model
-from apportion.advise.predicted_machine import PredictedMachine, learned_machines, this_machine, totals_of
+from apportion.advise.predicted_machine import (
+    PredictedMachine,
+    learned_machines,
+    milliseconds,
+    this_machine,
+    totals_of,
+)
 from apportion.advise.queries import Size
 from apportion.coexecution.forecast import (
     COALESCED,
@@ -55,7 +61,7 @@ class LineCost:
             "line": self.line,
             "times": round(self.times, 3),
             "counts": {name: round(value, 3) for name, value in self.counts.items() if value},
-            "milliseconds": {where: 1e3 * seconds for where, seconds in self.seconds.items()},
+            "milliseconds": {where: milliseconds(seconds) for where, seconds in self.seconds.items()},
         }
 
 

@@ -27,6 +27,11 @@ _CUTS = 41
 _DRAWS = 400
 
 
+def milliseconds(seconds: float) -> float:
+    """A predicted time for JSON, in six digits: no prediction has more."""
+    return float(f"{1e3 * seconds:.6g}")
+
+
 @dataclass(frozen=True)
 class PredictedTime:
     """What a launch is predicted to take on one device."""
@@ -54,12 +59,12 @@ class PredictedTime:
         return {
             "device": self.device,
             "name": self.name,
-            "milliseconds": 1e3 * self.times.seconds,
-            "interval": [1e3 * low, 1e3 * high],
-            "fixed": 1e3 * self.times.fixed,
-            "rate": 1e3 * self.times.rate,
+            "milliseconds": milliseconds(self.times.seconds),
+            "interval": [milliseconds(low), milliseconds(high)],
+            "fixed": milliseconds(self.times.fixed),
+            "rate": milliseconds(self.times.rate),
             "bottleneck": self.bottleneck,
-            "parts": {name: 1e3 * seconds for name, seconds in self.parts.items()},
+            "parts": {name: milliseconds(seconds) for name, seconds in self.parts.items()},
         }
 
 
@@ -93,13 +98,13 @@ class PredictedCut:
         """Times in milliseconds."""
         return {
             "shares": {device: round(share, 4) for device, share in self.shares.items()},
-            "milliseconds": 1e3 * self.seconds,
+            "milliseconds": milliseconds(self.seconds),
             "alone": self.alone,
-            "gain": self.gain,
+            "gain": round(self.gain, 4),
             "worth_sharing": self.worth_sharing,
             "share_interval": self.share_interval,
             "chance": self.chance,
-            "curve": [[share, *(1e3 * seconds for seconds in rest)] for share, *rest in self.curve],
+            "curve": [[round(share, 4), *map(milliseconds, rest)] for share, *rest in self.curve],
         }
 
 

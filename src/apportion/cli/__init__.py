@@ -13,7 +13,7 @@ from typing import NoReturn
 from cyclopts import App, Group
 
 from apportion import __version__
-from apportion.errors import ApportionError, MissingPackage, UnknownName
+from apportion.errors import ApportionError, CompileError, MissingPackage, UnknownName
 
 app = App(
     name="apportion",
@@ -111,6 +111,10 @@ def serve(served: App, commands: Mapping[str, object], words: list[str]) -> None
             _run(served, commands, words)
         finally:
             sys.stdout.flush()  # here, where a full disk is told in one line
+    except CompileError as error:
+        from apportion.cli.building import where_it_lies  # only then is it needed
+
+        _end(f"{name}: {error}{where_it_lies(error)}", 1)
     except ApportionError as error:
         _end(f"{name}: {error}", 1)
     except ImportError as error:

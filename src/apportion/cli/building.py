@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +12,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from apportion.cli.show import note
-from apportion.errors import ApportionError, InvalidSetting
+from apportion.errors import ApportionError, CompileError, InvalidSetting
 from apportion.program.buildfile import BuildOptions, parsed, words_of
 from apportion.program.source import Source
 
@@ -83,3 +86,28 @@ class Building:
 
 
 USUAL = Building()
+
+_LACKED = re.compile(r"'([^'/][^']*)' file not found")
+_MOST_ABOVE, _MOST_BESIDE = 8, 200
+"Folders that are looked into for a header: above the source, and beside or in those nearest to it."
+
+
+def where_it_lies(error: CompileError) -> str:
+    """What to add for a header that was not found, where one of that name lies near the source; else nothing.
+
+    Only whoever typed the command is told: what a kernel includes, no service answers.
+    """
+    lacked = _LACKED.search(str(error))
+    if lacked is None or ".." in Path(lacked[1]).parts or not error.file or not Path(error.file).is_file():
+        return ""
+    above = list(Path(error.file).resolve().parents)[:_MOST_ABOVE]
+    beside: list[Path] = []
+    for folder in above[:3]:
+        with suppress(OSError):
+            beside += sorted(each for each in folder.iterdir() if each.is_dir())[:_MOST_BESIDE]
+    for folder in (*above, *beside):
+        with suppress(OSError):
+            if (folder / lacked[1]).is_file():
+                near = os.path.relpath(folder)
+                return f" One lies there with: -I {folder if near.startswith('../../..') else near}"
+    return ""

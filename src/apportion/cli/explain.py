@@ -15,6 +15,7 @@ from apportion.advise.inspect import inspect
 from apportion.advise.predictor import DEFAULT_PAIR, is_timed
 from apportion.advise.queries import Size, size_of
 from apportion.cli.building import USUAL, Building
+from apportion.cli.inspect import print_assumed
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
 from apportion.program.siblings import own_lines
@@ -106,6 +107,7 @@ def _explain_times(
     if whole is None:
         raise InvalidSetting(f"The models of {pair} know the range of a launch: give its --global-size")
     found = inspect(source, global_size=whole, local_size=group, kernel=kernel, arguments=arguments)
+    print_assumed(found)
     devices = sorted(
         {where for line in found.lines for where in line.seconds if where.startswith(f"{pair}/")}
     )
@@ -119,7 +121,13 @@ def _explain_times(
         for line in ranked[:most_lines]
     ]  # fmt: skip
     if json:
-        print_json({"kernel": found.kernel, "pair": pair, "lines": [line.as_json() for line in ranked]})
+        assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
+        print_json(
+            {
+                "kernel": found.kernel, "pair": pair, "assumed": assumed,
+                "lines": [line.as_json() for line in ranked],
+            }
+        )  # fmt: skip
         return
     names = [f"{each.partition('/')[2]}, ms" for each in devices]
     print_table(("line", *names, "source"), rows, title=f"{found.kernel}, {pair}", right=("line", *names))

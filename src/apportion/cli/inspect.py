@@ -67,9 +67,7 @@ def inspect(
     for machine in found.machines:
         print_machine(machine)
     _print_lines(found, own_lines(str(text.text), text.name))
-    assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
-    if assumed:
-        note(f"Assumed: {', '.join(assumed)}. Give what is known with --arg.")
+    print_assumed(found)
 
 
 def devices_here() -> tuple[DeviceInfo, ...]:
@@ -103,6 +101,13 @@ def print_machine(machine: PredictedMachine) -> None:
         note(f"{said}{chance}.")
     else:
         note(f"Sharing is not worth it: run it on {cut.alone}.")
+
+
+def print_assumed(found: Inspection) -> None:
+    """Print on stderr which arguments were assumed, and as what."""
+    assumed = [f"{name}={word}" for name, word in found.arguments.items() if name not in found.given]
+    if assumed:
+        note(f"Assumed: {', '.join(assumed)}. Give what is known with --arg.")
 
 
 def _print_lines(found: Inspection, text: tuple[str, ...]) -> None:

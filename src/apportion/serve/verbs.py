@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -396,7 +396,7 @@ def _measure(form: MeasureForm, report: Report) -> dict[str, Any]:
         most_seconds=5.0, visit_seconds=20.0,
     )  # fmt: skip
     with TemporaryDirectory(prefix="measure-") as folder:
-        files = []
+        files: list[Path] = []
         for number, source in enumerate(form.sources):
             if source.language != "opencl":
                 raise InvalidSetting(f"{source.name} is {source.language}; only OpenCL C can be measured")
@@ -404,7 +404,12 @@ def _measure(form: MeasureForm, report: Report) -> dict[str, Any]:
             if files[-1].suffix != ".cl":
                 files[-1] = files[-1].with_name(files[-1].name + ".cl")
             files[-1].write_text(source.text)
-        workloads = list(workloads_of(files, campaign))
+        forms = dict(zip(files, form.sources, strict=True))
+
+        def read(path: Path) -> Source:
+            return replace(forms[path].source, name=str(path))
+
+        workloads = list(workloads_of(files, campaign, read))
         total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
         points = []
         ir = {each.digest: each for each in workloads if isinstance(each, Workload)}
