@@ -108,3 +108,11 @@ def test_flags_change_the_code(tmp_path: Path) -> None:
     relaxed = Source(text, "opencl", build=BuildOptions(flags=("-cl-fast-relaxed-math",)))
     assert "reassoc" in ir_of(relaxed)
     assert "reassoc" not in ir_of(Source(text, "opencl"))
+
+
+def test_python_takes_the_words_of_a_build(tmp_path: Path) -> None:
+    (tmp_path / "f.cl").write_text("kernel void f(global T *x) { *x = N; }\n")
+    source = Source.read(tmp_path / "f.cl", build='-D "T=unsigned int" -DN=5 -cl-fast-relaxed-math')
+    assert "store i32 5" in ir_of(source)
+    with pytest.raises(InvalidSetting, match="The build option '--frobnicate' is not known"):
+        Source.read(tmp_path / "f.cl", build="--frobnicate")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
 from apportion.program import cuda, frontends, siblings
-from apportion.program.buildfile import NOTHING, BuildOptions, beside
+from apportion.program.buildfile import NOTHING, BuildOptions, beside, parsed, words_of
 from apportion.program.toolchain import CLANG_LANGUAGES
 
 LANGUAGES = ("llvm", "bitcode", "spirv", "c", "c++", "opencl", "cuda", "hip")
@@ -104,15 +104,19 @@ class Source:
             ) from None
 
     @classmethod
-    def read(cls, path: Path | str, language: str | None = None, *, build: BuildOptions = NOTHING) -> Source:
+    def read(
+        cls, path: Path | str, language: str | None = None, *, build: BuildOptions | str = NOTHING
+    ) -> Source:
         """The source in a file, with the headers of its own folder in their places.
 
         Args:
             path: the file; its name ends in one of `SUFFIXES` unless the language is given.
             language: overrides what the name says.
-            build: how it is compiled; what a build file beside it says is added.
+            build: how it is compiled, or the words for it: `-D N=4 -I include -cl-std=CL1.2`; what a build
+                file beside it says is added.
 
         Raises:
+            InvalidSetting: a build option that is not known.
             UnreadableFile: it is not there, not a plain file, too large, binary, or of unknown language.
             MalformedInput: it is empty.
             UnknownName: there is no frontend for the language.
@@ -123,7 +127,7 @@ class Source:
         data = _contents(path)
         if language == "opencl" and not _OPENCL_KERNEL.search(data):  # what runs kernels asks for OpenCL C
             cuda.refuse_to_run(SUFFIXES.get(path.suffix.lower(), ""), str(path))
-        build = build.over(beside(path))
+        build = (parsed(words_of(build)) if isinstance(build, str) else build).over(beside(path))
         chosen = language or build.language or _language_of(path, data)
         if path.suffix.lower() == ".clcpp" and build.standard is None:
             build = replace(build, standard=_CPP_FOR_OPENCL)
