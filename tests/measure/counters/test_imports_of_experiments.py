@@ -98,6 +98,8 @@ def test_the_table_of_perf_stat_is_read(tmp_path):
     assert found["LLC-loads:u"] is None
     assert found["task-clock"] == 300.5
     assert found["branch_miss_ratio"] == pytest.approx(0.1)
+    german = "100;;instructions;1;100,00;;\n5,25;msec;task-clock;1;100,00;0,9;CPUs utilized\n"
+    assert imported(written(tmp_path, "german.csv", german)) == {"instructions": 100, "task-clock": 5.25}
     other = written(tmp_path, "intervals.txt", PERF_INTERVALS)
     assert format_of(other) == "perf"
     assert imported(other) == {"instructions": 1000}

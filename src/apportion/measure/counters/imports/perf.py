@@ -24,6 +24,7 @@ _TIMES = {"duration_time": 1e-9}
 _HYBRID = re.compile(r"cpu(?:_core|_atom)?/(?P<event>[^/=,]+)(?P<more>,[^/]*)?/(?P<modifier>\w*)")
 _UNITS = ("", "msec", "sec", "ns", "Joules", "MHz", "GHz", "MiB", "KiB", "bytes", "C", "/sec")
 _NUMBER = re.compile(r"-?[\d.]+(?:e[+-]?\d+)?", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"^(-?\d+),(\d+)$")
 _SAMPLE = re.compile(
     r"(?P<command>\S.*?)\s+\d+(?:/\d+)?\s+(?:\[\d+\]\s+)?[\d.]+:\s+(?P<period>\d+)\s+(?P<event>\S+?):(?:\s|$)"
 )
@@ -127,6 +128,8 @@ def _cells(line: str) -> Sequence[str] | None:
     """Value, unit, event, time and percentage running …: what stands before (time, processor) is cut off."""
     for separator in ",;\t|":
         cells = next(csv.reader([line], delimiter=separator))
+        if separator != ",":  # then perf may write decimals with a comma, as the locale has them
+            cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
         for start in range(min(4, len(cells) - 2)):
             value, unit, event = cells[start : start + 3]
             counted = _NUMBER.fullmatch(value) is not None or value.startswith("<not")

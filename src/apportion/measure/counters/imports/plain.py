@@ -16,34 +16,39 @@ _MISSING = ("", "nan", "na", "n/a", "null", "none", "-")
 
 def read(path: Path, options: ImportOptions) -> list[Row]:
     """The rows of a table; without a column `counter`, every column without another meaning is one."""
-    columns = {name: name for name in _OURS}
-    columns |= dict(options.mapping.columns)
-    if unknown := sorted(set(columns) - set(_OURS)):
-        raise InvalidSetting(f"[columns] knows {', '.join(_OURS)}, not {unknown[0]!r}")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return _rows(csv.reader(file), path, options, columns)
+            return rows_of_table(csv.reader(file), str(path), options)
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableFile(f"Cannot read {path}: {error}") from error
     except csv.Error as error:
         raise MalformedInput(str(error), file=str(path)) from error
 
 
-def _rows(reader: csv._reader, path: Path, options: ImportOptions, columns: dict[str, str]) -> list[Row]:  # type: ignore[name-defined]
+def rows_of_table(reader: csv._reader, file: str, options: ImportOptions) -> list[Row]:  # type: ignore[name-defined]
+    """The rows of a table whose lines are read one by one.
+
+    Args:
+        file: what messages call it; its stem is the program where nothing names one.
+    """
+    columns = {name: name for name in _OURS}
+    columns |= dict(options.mapping.columns)
+    if unknown := sorted(set(columns) - set(_OURS)):
+        raise InvalidSetting(f"[columns] knows {', '.join(_OURS)}, not {unknown[0]!r}")
     header = next(reader, None)
     if header is None:
-        raise MalformedInput("the table is empty", file=str(path), line=1)
+        raise MalformedInput("the table is empty", file=file, line=1)
     for column in options.mapping.columns.values():
         if column not in header:
             raise MalformedInput(
-                f"there is no column {column!r}; there are: {', '.join(header)}", file=str(path), line=1
+                f"there is no column {column!r}; there are: {', '.join(header)}", file=file, line=1
             )
     long = columns["counter"] in header
     if long and columns["value"] not in header:
-        raise MalformedInput("a table with a column of counters needs one of values", file=str(path), line=1)
+        raise MalformedInput("a table with a column of counters needs one of values", file=file, line=1)
     counters = [columns["value"]] if long else [name for name in header if name not in columns.values()]
     if not counters:
-        raise MalformedInput("the table has no column of values", file=str(path), line=1)
+        raise MalformedInput("the table has no column of values", file=file, line=1)
     executions: dict[tuple[tuple[str, str, str, str, str], int], dict[str, tuple[float | None, str]]] = {}
     seen: dict[str, int] = {}
     for cells in reader:
@@ -51,11 +56,11 @@ def _rows(reader: csv._reader, path: Path, options: ImportOptions, columns: dict
             continue
         if len(cells) != len(header):
             raise MalformedInput(
-                f"{len(cells)} cells instead of {len(header)}", file=str(path), line=reader.line_num
+                f"{len(cells)} cells instead of {len(header)}", file=file, line=reader.line_num
             )
         entry = dict(zip(header, cells, strict=True))
-        identity = _identity(entry, columns, options, path)
-        repeat = _repeat(entry, columns, identity[0], seen, long, path, reader.line_num)
+        identity = _identity(entry, columns, options, file)
+        repeat = _repeat(entry, columns, identity[0], seen, long, file, reader.line_num)
         values = executions.setdefault((identity, repeat), {})
         for column in counters:
             counter = entry[columns["counter"]] if long else column
@@ -63,24 +68,24 @@ def _rows(reader: csv._reader, path: Path, options: ImportOptions, columns: dict
             if counter in values:
                 raise MalformedInput(
                     f"{counter} of {identity[0]!r}, repeat {repeat}, is there twice",
-                    file=str(path),
+                    file=file,
                     line=reader.line_num,
                 )
             missing = text.lower() in _MISSING
-            value = None if missing else number_in(text, str(path), reader.line_num, counter)
+            value = None if missing else number_in(text, file, reader.line_num, counter)
             values[counter] = (value, "exact")
     rows: list[Row] = []
     for (identity, repeat), values in executions.items():
         rows += rows_of(values, identity, repeat, SOURCE, options.mapping)
     if not rows:
-        raise MalformedInput("the table has no row", file=str(path), line=1)
+        raise MalformedInput("the table has no row", file=file, line=1)
     return rows
 
 
 def _identity(
-    entry: dict[str, str], columns: dict[str, str], options: ImportOptions, path: Path
+    entry: dict[str, str], columns: dict[str, str], options: ImportOptions, file: str
 ) -> tuple[str, str, str, str, str]:
-    program = first_of(entry.get(columns["program"], ""), options.program, path.stem)
+    program = first_of(entry.get(columns["program"], ""), options.program, Path(file).stem)
     kernel = entry.get(columns["kernel"], "")
     size = first_of(entry.get(columns["size"], ""), options.size)
     system = first_of(entry.get(columns["system"], ""), options.system)
@@ -94,15 +99,15 @@ def _repeat(
     run: str,
     seen: dict[str, int],
     long: bool,
-    path: Path,
+    file: str,
     line: int,
 ) -> int:
     """The number of the repeat: as the table says, else rows of the same run are counted."""
     text = entry.get(columns["repeat"], "")
     if text:
-        value = number_in(text, str(path), line, "repeat")
+        value = number_in(text, file, line, "repeat")
         if value != int(value) or value < 0:
-            raise MalformedInput(f"repeat is {text!r}, not 0, 1, 2 …", file=str(path), line=line)
+            raise MalformedInput(f"repeat is {text!r}, not 0, 1, 2 …", file=file, line=line)
         return int(value)
     if long:
         return 0
