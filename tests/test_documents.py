@@ -13,12 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from cyclopts import App
 
-from apportion.cli import COMMANDS, app
+from apportion.cli import COMMANDS, app, main
 
 ROOT = Path(__file__).parents[1]
 RUN = (
@@ -91,6 +92,33 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path):
         timeout=600,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+def test_the_readme_prints_what_commands_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Those of its answers that are the same on every machine."""
+    monkeypatch.chdir(tmp_path)
+    blocks = list(blocks_of(ROOT / "README.md"))
+    (saved,) = [block for block in blocks if block.file == "saxpy.cl"]
+    Path("saxpy.cl").write_text(saved.text)
+    checked = []
+    for block, printed in pairwise(blocks):
+        if not block.text.startswith(("apportion predict", "apportion graph")):
+            continue
+        words = shlex.split(block.text.splitlines()[0])[1:]
+        # What answers for this machine once its devices are calibrated differs from one to the next.
+        with pytest.raises(SystemExit):
+            main([*words, *(["--pair", "cgo17-nvidia"] if words[0] == "predict" else [])])
+        said = {_cells(line) for line in capsys.readouterr().out.splitlines()}
+        assert {_cells(line) for line in printed.text.splitlines()} <= said
+        checked.append(words[0])
+    assert checked == ["predict", "graph"]
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    """What stands in a row of a table."""
+    return tuple(cell.strip() for cell in line.split("│") if cell.strip())
 
 
 def test_a_page_that_is_wrong_would_be_found(tmp_path: Path):
