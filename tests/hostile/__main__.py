@@ -40,7 +40,7 @@ _TITLES = {
     "pocl": "PoCL 3",
     "intel": "Intel's runtime",
     "nvidia": "NVIDIA's driver",
-    "beside": "PoCL 5 beside NVIDIA's driver",
+    "beside": "PoCL 3 beside NVIDIA's driver",
 }
 
 

@@ -58,7 +58,7 @@ PLAIN_ATTEMPTS = [
            may_run=True),
     _plain("output", "printf without end", 'for (long i = 0; i < 1L << 40; i++) printf("%ld XXXXXXXXXXXXXXXX\\n", i);'),
     # Hanging.
-    _plain("hang", "a loop without end", "volatile int on = 1; while (on) {}", seconds=1),
+    _plain("hang", "a loop without end", "while (((volatile global long *)out)[3] == 0) {}", seconds=1),
     _plain("hang", "a lock that nobody gives back",
            "volatile global int *lock = (volatile global int *)out; for (int i = 0; i < 2; i++)"
            " while (atomic_cmpxchg(lock, 0, 1)) {}", seconds=1),
