@@ -5,7 +5,7 @@ Peers, all with the same weights on the same batch:
     initial     looked up per edge kind, joined, and aggregated by PyTorch Geometric (the initial port)
     improved    one look-up (thesis, Eq. 4.1), aggregated by PyTorch Geometric (the thesis' improved layer)
     shipped     ours: edges sorted once, one fused pass per step, the gradient written out
-On a GPU `shipped` replays a recording on a frame that the batch was poured into; `launched` does not.
+On a GPU `shipped` replays a CUDA graph on buffers that the batch was copied into; `launched` does not.
 
 Graphs are drawn with the shape of DeepDataFlow's (581 nodes on average, 1.7 edges per node), seeded, so that
 the benchmark needs no data. Every peer's scores and gradients are compared with ours before it is timed.
@@ -42,12 +42,12 @@ from apportion.learn.dataflow.programl import (
     NodeNetwork,
     Programl,
     ProgramlSettings,
-    framed_node_inputs,
+    buffered_node_inputs,
     node_arrays,
     node_inputs,
 )
 from apportion.learn.model import Optimisation
-from apportion.learn.nn.cuda_buffers import Frames
+from apportion.learn.nn.cuda_buffers import BufferPool
 from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.layers import GatedMessages, operations_for
 from apportion.learn.nn.propagation import TorchOperations
@@ -241,8 +241,8 @@ def passes(
     }
 
 
-def framed(network: NodeNetwork, batch: Batch, device: torch.device, seconds: float) -> dict[str, float]:
-    """What the trainer and `predict` do with a batch on a GPU: pour it into a frame, replay the recording."""
+def buffered(network: NodeNetwork, batch: Batch, device: torch.device, seconds: float) -> dict[str, float]:
+    """What the trainer and `predict` do on a GPU: copy a batch into buffers, replay the CUDA graph."""
     optimiser = torch.optim.Adam(network.parameters(), 1e-9, fused=True, capturable=True)
 
     def step(inputs: NodeInputs) -> None:
@@ -254,11 +254,11 @@ def framed(network: NodeNetwork, batch: Batch, device: torch.device, seconds: fl
     result = {}
     for name, work, gradients in (("forward", network, False), ("training_step", step, True)):
         arrays = node_arrays(batch, gradients=gradients)
-        frames, recorder = Frames(batch.kinds, device), GraphRecorder()
+        pool, recorder = BufferPool(batch.kinds, device), GraphRecorder()
 
-        def act(arrays=arrays, frames=frames, recorder=recorder, work=work) -> Any:
-            number, frame = frames.pour(arrays)
-            return recorder(number, lambda: work(framed_node_inputs(frame, batch.kinds)))
+        def act(arrays=arrays, pool=pool, recorder=recorder, work=work) -> Any:
+            number, buffers = pool.fill(arrays)
+            return recorder(number, lambda: work(buffered_node_inputs(buffers, batch.kinds)))
 
         with torch.set_grad_enabled(gradients):
             for _ in range(3):
@@ -322,7 +322,7 @@ def measure(
     _say(_row("launched", rows["launched"]))
     # A GPU's trainer and predictor replay; on a CPU there is nothing to launch.
     on_gpu = device.type == "cuda"
-    rows["shipped"] = framed(network, batch, device, seconds) if on_gpu else rows["launched"]
+    rows["shipped"] = buffered(network, batch, device, seconds) if on_gpu else rows["launched"]
     _say(_row("shipped", rows["shipped"]))
     result["milliseconds"] = rows
     result["floor"] = floor(batch, network.messages.hidden, steps, device)

@@ -22,7 +22,7 @@ from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn import tasks
 from apportion.learn.model import Model, Optimisation, Report
 from apportion.learn.nn import fitting
-from apportion.learn.nn.cuda_buffers import FilledFrame, Frames
+from apportion.learn.nn.cuda_buffers import BufferPool, GraphBuffers
 from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.losses import loss_called
 from apportion.learn.task import Task
@@ -66,16 +66,16 @@ class NetworkModel(Model):
 
     @abstractmethod
     def arrays_of(self, batch: Batch, *, gradients: bool) -> dict[str, NDArray[Any]]:
-        """The same as arrays of 32 bits on the host, to be poured into a frame."""
+        """The same as arrays of 32 bits on the host, to be copied into a CUDA graph's buffers."""
 
     @property
     @abstractmethod
-    def framed(self) -> bool:
-        """Whether batches are poured into frames, so that work on them can be recorded."""
+    def buffered(self) -> bool:
+        """Whether batches are copied into buffers of fixed size, so that work on them can be recorded."""
 
     @abstractmethod
-    def framed_inputs(self, frame: FilledFrame, kinds: int) -> Any:
-        """What the network reads of whatever is in a frame."""
+    def buffered_inputs(self, buffers: GraphBuffers, kinds: int) -> Any:
+        """What the network reads of the batch in a CUDA graph's buffers."""
 
     @classmethod
     def create(
@@ -91,17 +91,17 @@ class NetworkModel(Model):
         return cls(task, vocabulary, hyperparameters, optimisation, seed, device)
 
     def predict(self, batch: Batch) -> NDArray[np.float32]:
-        # not inference_mode: a frame's tensors serve training too, and its tensors could not
+        # not inference_mode: the buffers serve training too, and its tensors could not
         with torch.no_grad():
-            if self.framed:
+            if self.buffered:
                 scores: Tensor = self._answering(self.arrays_of(batch, gradients=False), batch.kinds)
             else:
                 scores = self.network(self.inputs_of(batch, gradients=False))
         return scores[: batch.nodes].float().cpu().numpy()
 
     @cached_property
-    def _answering(self) -> FramedWork:
-        return FramedWork(self, self.network)
+    def _answering(self) -> RecordedWork:
+        return RecordedWork(self, self.network)
 
     def fit(self, training: Batches, validation: Batches, report: Report) -> None:
         if len(training.examples) == 0 or len(validation.examples) == 0:
@@ -137,17 +137,17 @@ class NetworkModel(Model):
             averages.follow()
             loss_sum.add_(loss.detach())
 
-        framed = FramedWork(self, step) if self.framed else None
+        buffered = RecordedWork(self, step) if self.buffered else None
         started = read = time.monotonic()
         spent = progress.seconds
         for epoch, index, batch, arrays in self._stream(training, progress.epoch, progress.index):
             if progress.ended(settings):
                 break
             fitting.set_rate(optimiser, fitting.learning_rate(settings, progress.step, progress.seconds))
-            if framed is None:
+            if buffered is None:
                 step(self.inputs_of(batch, gradients=True))
             else:
-                framed(arrays, batch.kinds)
+                buffered(arrays, batch.kinds)
             nodes, steps = nodes + batch.nodes, steps + 1
             progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
             progress.seconds = spent + time.monotonic() - started
@@ -211,7 +211,7 @@ class NetworkModel(Model):
 
         def prepare(number: int) -> tuple[Batch, dict[str, NDArray[Any]]]:
             batch = batches.examples.batch(batches.composition[number])
-            return batch, self.arrays_of(batch, gradients=True) if self.framed else {}
+            return batch, self.arrays_of(batch, gradients=True) if self.buffered else {}
 
         if self.device.type == "cpu":
             for at, place, number in places():
@@ -258,20 +258,20 @@ class NetworkModel(Model):
         return model
 
 
-class FramedWork:
-    """Some work of a model on whatever is in a frame: recorded once for each frame, then replayed."""
+class RecordedWork:
+    """Some work of a model on a batch: recorded once for each set of buffers, then replayed."""
 
     def __init__(self, model: NetworkModel, work: Callable[[Any], Any]) -> None:
         self.model, self.work = model, work
         self._recorder = GraphRecorder()
-        self._frames: dict[int, Frames] = {}
+        self._pools: dict[int, BufferPool] = {}
         self._inputs: dict[tuple[int, int], Any] = {}
 
     def __call__(self, arrays: dict[str, NDArray[Any]], kinds: int) -> Any:
         """What the work returns of a batch's arrays; good until the next call."""
-        frames = self._frames.setdefault(kinds, Frames(kinds, self.model.device))
-        number, frame = frames.pour(arrays)
+        pool = self._pools.setdefault(kinds, BufferPool(kinds, self.model.device))
+        number, buffers = pool.fill(arrays)
         key = (kinds, number)
         if key not in self._inputs:
-            self._inputs[key] = self.model.framed_inputs(frame, kinds)
+            self._inputs[key] = self.model.buffered_inputs(buffers, kinds)
         return self._recorder(key, partial(self.work, self._inputs[key]))

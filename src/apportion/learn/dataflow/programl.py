@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from apportion.data.batch import FLOWS, Batch, Batches
 from apportion.errors import InvalidSetting
 from apportion.learn.dataflow.network import NetworkModel
-from apportion.learn.nn.cuda_buffers import FilledFrame
+from apportion.learn.nn.cuda_buffers import GraphBuffers
 from apportion.learn.nn.layers import GatedMessages, GatedReadout, NodeEmbedding, operations_for
 from apportion.learn.nn.propagation import Edges, TorchOperations, edge_arrays, tensor_on
 from apportion.settings import convert
@@ -55,7 +55,7 @@ class NodeInputs:
     text: Tensor  # (N,)
     selected: Tensor  # (N,) 1 for a root
     edges: Edges
-    labels: Tensor | None  # (N,), IGNORED where a frame has no node
+    labels: Tensor | None  # (N,), IGNORED where buffers have no node
 
 
 class NodeNetwork(nn.Module):
@@ -99,12 +99,12 @@ class Programl(NetworkModel):
         return node_arrays(batch, gradients=gradients, dilution=self.network.dilution)
 
     @property
-    def framed(self) -> bool:
-        # Plain torch keeps what it derives from the edges, which a frame changes under it.
+    def buffered(self) -> bool:
+        # Plain torch keeps what it derives from the edges, which the next batch changes under it.
         return self.device.type == "cuda" and not isinstance(operations_for(self.device), TorchOperations)
 
-    def framed_inputs(self, frame: FilledFrame, kinds: int) -> NodeInputs:
-        return framed_node_inputs(frame, kinds)
+    def buffered_inputs(self, buffers: GraphBuffers, kinds: int) -> NodeInputs:
+        return buffered_node_inputs(buffers, kinds)
 
     def predict(self, batch: Batch) -> NDArray[np.float32]:
         scores = super().predict(batch)
@@ -199,8 +199,8 @@ def node_arrays(batch: Batch, *, gradients: bool, dilution: float = 1.0) -> dict
     return arrays | edge_arrays(batch, gradients=gradients, dilution=dilution)
 
 
-def framed_node_inputs(frame: FilledFrame, kinds: int) -> NodeInputs:
-    """What a node network reads of whatever is in a frame."""
-    tensors = frame.tensors
-    edges = Edges.of_tensors(frame.frame.nodes, kinds, tensors)
+def buffered_node_inputs(buffers: GraphBuffers, kinds: int) -> NodeInputs:
+    """What a node network reads of the batch in a CUDA graph's buffers."""
+    tensors = buffers.tensors
+    edges = Edges.of_tensors(buffers.sizes.nodes, kinds, tensors)
     return NodeInputs(tensors["text"], tensors["selected"], edges, tensors.get("labels"))

@@ -1,8 +1,8 @@
-"""Batches poured into frames of a few fixed sizes, so that one recording of a GPU's work serves them all.
+"""Batches copied into buffers of a few fixed sizes, so that one CUDA graph serves them all.
 
-A CUDA graph replays the same work on the same tensors. A frame is such a set of tensors, somewhat larger than
-the batches that go into it: what is left over are nodes without edges, edges of no row and chunks of no edge.
-All its arrays have 32 bits and lie end to end, so a batch travels in one copy.
+A CUDA graph replays the same work on the same tensors. These tensors, its buffers, are somewhat larger than
+the batches copied into them: what is left over are nodes without edges, edges of no row, chunks of no edge.
+All arrays have 32 bits and lie end to end, so a batch travels in one copy.
 
 Letters for shapes: N nodes, E edges (both ways counted), K kinds.
 """
@@ -21,18 +21,18 @@ from torch import Tensor
 IGNORED = -100
 "The label of a node that is not there; torch's cross-entropy leaves it out."
 SPARE = 1.15
-"A new frame is so much larger than the batch that asked for it."
+"New buffers are this many times as large as the batch that asked for them."
 WASTE = 1.6
-"A batch goes into a frame of at most so many times its nodes and edges; else a new one is made."
+"A batch goes into buffers of at most this many times its nodes and edges; else new ones are made."
 SMALL = 256
-"Nodes that do not matter: frames this small are not worth telling apart."
+"Nodes that do not matter: buffers this small are not worth telling apart."
 IN_FLIGHT = 4
-"Host buffers of a frame: a copy to the GPU may still be reading from some while the next is filled."
+"Copies on the host: the GPU may still be reading from some while the next is filled."
 
 
 @dataclass(frozen=True)
-class Frame:
-    """How much of everything there is room for."""
+class BufferSizes:
+    """How much of everything buffers have room for."""
 
     nodes: int
     edges: int
@@ -42,8 +42,8 @@ class Frame:
     "0 when there is no room for what gradients read."
 
     @classmethod
-    def needed(cls, arrays: Mapping[str, NDArray[Any]]) -> Frame:
-        """The least frame for the arrays of a batch: those of `edge_arrays`, and `text`."""
+    def needed(cls, arrays: Mapping[str, NDArray[Any]]) -> BufferSizes:
+        """The least room for the arrays of a batch: those of `edge_arrays`, and `text`."""
 
         def length(name: str) -> int:
             return len(arrays[name]) if name in arrays else 0
@@ -56,14 +56,14 @@ class Frame:
             length("position.chunk_position"),
         )
 
-    def holds(self, needed: Frame) -> bool:
+    def holds(self, needed: BufferSizes) -> bool:
         """Whether a batch fits, without much left over."""
         wide = self.nodes <= WASTE * needed.nodes + SMALL and self.edges <= WASTE * needed.edges + 4 * SMALL
         same = (self.position_chunks > 0) == (needed.position_chunks > 0)
         return same and wide and all(a >= b for a, b in zip(astuple(self), astuple(needed), strict=True))
 
-    def roomy(self) -> Frame:
-        """A frame for batches like the one that needs this."""
+    def roomy(self) -> BufferSizes:
+        """Room for batches like the one that needs this."""
 
         def more(count: int) -> int:
             return (int(count * SPARE) + 63) // 64 * 64
@@ -74,10 +74,10 @@ class Frame:
             grown[name] = more(2 * values[name]) + 64
         if not self.position_chunks:
             grown["outgoing_chunks"] = grown["position_chunks"] = 0
-        return Frame(**grown)
+        return BufferSizes(**grown)
 
     def lengths(self, names: Mapping[str, NDArray[Any]], kinds: int) -> dict[str, int]:
-        """How long each array is in this frame."""
+        """How long each array is in such buffers."""
         sizes = {
             "text": self.nodes, "selected": self.nodes, "labels": self.nodes,
             "incoming.start": self.nodes + 1, "outgoing.start": self.nodes * kinds + 1,
@@ -104,14 +104,14 @@ def _aligned(lengths: Iterable[int]) -> list[int]:
     return starts
 
 
-class FilledFrame:
-    """A frame's tensors on a GPU, and the way in."""
+class GraphBuffers:
+    """The tensors that a CUDA graph reads, and the way in."""
 
     def __init__(
-        self, frame: Frame, arrays: Mapping[str, NDArray[Any]], kinds: int, device: torch.device
+        self, sizes: BufferSizes, arrays: Mapping[str, NDArray[Any]], kinds: int, device: torch.device
     ) -> None:
-        self.frame = frame
-        self.lengths = frame.lengths(arrays, kinds)
+        self.sizes = sizes
+        self.lengths = sizes.lengths(arrays, kinds)
         *starts, total = _aligned(self.lengths.values())
         self._starts = dict(zip(self.lengths, starts, strict=True))
         self._words = torch.zeros(total, dtype=torch.int32, device=device)
@@ -128,7 +128,7 @@ class FilledFrame:
             self.tensors[name] = tensor.view(torch.float32) if is_float else tensor
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Pour a batch in; what was there is gone once the GPU has done what it was told before."""
+        """Copy a batch in; what was there is gone once the GPU has done what it was told before."""
         turn = self._turn = (self._turn + 1) % len(self._hosts)
         if self._read:
             self._read[turn].synchronize()
@@ -144,25 +144,25 @@ class FilledFrame:
             self._read[turn].record()
 
 
-class Frames:
-    """The frames that a model has needed so far."""
+class BufferPool:
+    """The buffers that a model has needed so far."""
 
     def __init__(self, kinds: int, device: torch.device) -> None:
         self.kinds, self.device = kinds, device
-        self._frames: list[FilledFrame] = []
+        self._buffers: list[GraphBuffers] = []
 
-    def pour(self, arrays: Mapping[str, NDArray[Any]]) -> tuple[int, FilledFrame]:
-        """The number of the frame that a batch went into, and the frame."""
-        needed = Frame.needed(arrays)
+    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> tuple[int, GraphBuffers]:
+        """The number of the buffers that a batch was copied into, and the buffers."""
+        needed = BufferSizes.needed(arrays)
         fitting = [
-            (filled.frame.nodes, number)
-            for number, filled in enumerate(self._frames)
-            if filled.frame.holds(needed)
+            (filled.sizes.nodes, number)
+            for number, filled in enumerate(self._buffers)
+            if filled.sizes.holds(needed)
         ]
         if fitting:
             number = min(fitting)[1]
         else:
-            number = len(self._frames)
-            self._frames.append(FilledFrame(needed.roomy(), arrays, self.kinds, self.device))
-        self._frames[number].fill(arrays)
-        return number, self._frames[number]
+            number = len(self._buffers)
+            self._buffers.append(GraphBuffers(needed.roomy(), arrays, self.kinds, self.device))
+        self._buffers[number].fill(arrays)
+        return number, self._buffers[number]
