@@ -73,6 +73,10 @@ REPRODUCTIONS = {
         "reproduction.energy.run:energy",
         "Time and power of each bundled kernel under cuts of its work, and the cut for each objective.",
     ),
+    "programs": (
+        "reproduction.programs.run:programs",
+        "Programs of many kernels in a session, beside one device, the best assignment and StarPU.",
+    ),
     "first-launches": (
         "reproduction.efficiency.first_launches:first_launches_again",
         "What forecasts choose for first launches that were measured, without the devices.",

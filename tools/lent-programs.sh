@@ -9,7 +9,7 @@
 # assignment found), the same by StarPU; time and power of the suite's kernels under cuts; and every cut of them with 4
 # and 8 of the processors. What a part leaves of its time is for those after it.
 # Whatever is done is in RESULTS; every part writes as it goes, and RESULTS/programs.tar.gz has everything. SIZE=small
-# tries it all in some minutes.
+# tries it all in some minutes. ONLY="programs starpu" does these parts alone, in all of the time.
 set -u
 RESULTS=$1 TOTAL=${2:-470} SIZE=${SIZE:-usual} WORK=${WORK:-/tmp/apportion-programs}
 INSTANCES=; [ "$SIZE" = small ] && INSTANCES=--small
@@ -34,8 +34,10 @@ APPORTION=(-c 'from apportion.cli import main; main()') # without packages' entr
 mkdir -p "$WORK/results"
 left() { echo $((TOTAL - ($(date +%s) - began))); }
 least() { echo $(($1 < $2 ? $1 : $2)); }
+wanted() { [ -z "${ONLY:-}" ] || [[ " $ONLY " = *" ${1%%-*} "* ]]; }
 part() { # NAME SECONDS COMMAND…: its output is in RESULTS/NAME.txt
     local name=$1 seconds=$2 start; shift 2; start=$(date +%s)
+    wanted "$name" || return
     [ "$seconds" -gt 5 ] || { echo "[$(left) s left] no time for $name"; return; }
     timeout -k 3 "$seconds" "$@" > "$WORK/results/$name.txt" 2>&1
     local code=$?
@@ -63,7 +65,9 @@ done
 part first-call 45 $PYTHON -m benchmarks.first_call --turns 5 --seconds 30 --json "${IR[@]}"
 # Of the whole time; programs get what these leave.
 RECORDINGS=$((TOTAL * 18 / 100)) ENERGY=$((TOTAL * 17 / 100)) STARPU=$((TOTAL * 19 / 100))
-[ -x carry/programs/starpu_replay ] || STARPU=0
+wanted recording || RECORDINGS=0
+wanted energy || ENERGY=0
+{ [ -x carry/programs/starpu_replay ] && wanted starpu; } || STARPU=0
 programs=$(($(left) - STARPU - ENERGY - RECORDINGS - 8))
 part programs "$programs" $PYTHON -m benchmarks.programs --devices $DEVICES --size "$SIZE" "${IR[@]}" \
     --each "${EACH:-1.8}" --seconds $((programs > 60 ? programs - 15 : programs / 2)) --out "$WORK/results/programs.jsonl" ${MORE:-}

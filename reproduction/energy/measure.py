@@ -1,6 +1,6 @@
 """Time and power of the bundled kernels under cuts of their work, by the meters that may be read.
 
-A cut is launched again and again for a fifth of a second, and longer until every meter moved twice. Between
+A cut is launched again and again for half a second, and longer until every meter moved twice. Between
 launches arrays are put back where that matters; the time for it is told apart, and taken to draw what an idle
 machine draws.
 """
@@ -28,7 +28,7 @@ CUTS = (0.0, 1.0, 0.1, 0.3, 0.5, 0.05, 0.8)
 "Shares of the first device, the CPU: devices alone first, then those most likely to be best beside a GPU."
 SLOW = 8.0
 "A cut whose launches take so many times the quickest one's is launched a few times and not metered."
-WINDOW_SECONDS = 0.22
+WINDOW_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`python -m reproduction energy`: time and power of the bundled kernels under cuts of their work."""
+"""`python -m reproduction energy`: what cuts of the bundled kernels take and draw, and the page about it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from apportion.advise.learned_policy import learned
 from apportion.cli.show import note, progress
+from apportion.data.artifact import read_bytes
 from apportion.jobs.journal import Journal
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
@@ -19,8 +20,11 @@ from apportion.settings import replace_file
 from apportion.suite import PROBLEMS, problem_of
 from reproduction.efficiency.run import machine_of
 from reproduction.energy.measure import machine_power, measured, row_from
+from reproduction.energy.page import page as page_of
+from reproduction.stored import keep, kept
 
 _FLAG = Parameter(negative="")
+STORED = Path(__file__).with_name("stored.json.gz")
 _ROWS, _MACHINE = "energy.jsonl", "energy-machine.json"
 
 
@@ -31,11 +35,14 @@ def energy(
     large: Annotated[bool, _FLAG] = False,
     total: float | None = None,
     threads: int | None = None,
-    out: Path,
+    out: Path | None = None,
+    take: Path | None = None,
+    page: Path = Path("docs/results/energy.md"),
 ) -> None:
-    """Measure what launches of each bundled kernel take and draw under cuts of their work.
+    """Write the page about energy from what is stored; with --out, measure instead.
 
-    Rows are written as they come, and the same command continues after an interruption.
+    Measured is what launches of each bundled kernel take and draw under cuts of their work. Rows are written
+    as they come, and the same command continues after an interruption.
 
     Args:
         problems: names of problems; all when none is given.
@@ -44,8 +51,13 @@ def energy(
         large: instances that keep a fast device busy for some milliseconds.
         total: seconds after which no further kernel is begun.
         threads: threads of each CPU device.
-        out: the folder for the rows.
+        out: measure, and write rows into this folder.
+        take: a folder with such rows: store them, and write the page.
+        page: where the page goes.
     """
+    if out is None:
+        _write_page(take, page)
+        return
     chosen = [problem_of(name) for name in problems] or list(PROBLEMS.values())
     size = "small" if small else "large" if large else "usual"
     until = float("inf") if total is None else time.monotonic() + total
@@ -66,3 +78,12 @@ def energy(
                 for cut in row.cuts
             )
             note(f"{row.problem} {row.kernel}: {said}")
+
+
+def _write_page(take: Path | None, page: Path) -> None:
+    if take is not None:
+        machine = json_text.loads(read_bytes(take / _MACHINE))
+        keep(STORED, {"machine": machine, "rows": Journal(take / _ROWS).entries()})
+    found = kept(STORED, made_by="tools/lent-programs.sh, then python -m reproduction energy --take FOLDER")
+    replace_file(page, page_of(found).encode())
+    note(f"The page is {page}")

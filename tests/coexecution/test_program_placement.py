@@ -13,6 +13,7 @@ from apportion.coexecution.program_placement import (
     Planner,
     ProgramStep,
     Where,
+    period_of,
 )
 from apportion.errors import InvalidSetting
 from apportion.runtime.residency import HOST
@@ -105,3 +106,28 @@ def test_a_program_goes_where_what_is_asked_for_is_least() -> None:
     for value, place in ((None, 1), (joules, 0)):
         groups = _group("a", 2e-3, 1e-3), _group("b", 4e-3, 2e-3)
         assert _placed(Planner(EQUAL, value=value), *groups) == [place, place]
+
+
+def test_a_round_that_ends_with_a_loop_is_longer_than_the_loop() -> None:
+    begin, level = _group("begin", 1e-3, 1e-3), _group("level", 1e-3, 1e-3)
+    first, again = ProgramStep(begin, (), (X,)), ProgramStep(level, ((X, 4),), (X,))
+    read = ProgramStep(None, ((X, 4),), ())
+    whole = [first, *[again, read] * 4]
+    assert period_of(whole * 3) == 9
+    assert period_of((whole * 3)[4:]) == 9
+    assert period_of(whole) == 2, "a loop is all that is known of it"
+    assert period_of([first, again, read]) == 0
+
+
+def test_what_comes_before_a_loop_is_placed_with_it() -> None:
+    """A kernel that begins each round ran on the CPU; the loop after it needs its array on the GPU."""
+    names = ("cpu", "gpu")
+    begin = _group("begin", 2e-4, 3e-4, devices=names)
+    level = _group("level", 2e-3, 8e-5, devices=names)
+    begin.place, level.place = 0, 1
+    planner = Planner(DISCRETE)
+    first, again = ProgramStep(begin, (), (X,)), ProgramStep(level, ((X, 4 << 20),), (X,))
+    for step in [first, *[again, ProgramStep(None, ((2, 4),), ())] * 5] * 4:
+        planner.note(step)
+    planner.plan([], {X: 1 << 1, 2: 1 << HOST})
+    assert (begin.place, level.place) == (1, 1)

@@ -357,9 +357,17 @@ class Planner:
 
 
 def period_of(steps: Sequence[ProgramStep]) -> int:
-    """After how many steps a sequence repeats itself at its end; 0 where it does not."""
-    count = len(steps)
+    """After how many steps a sequence repeats itself: all of it where it does, else its end; 0 where neither.
+
+    A program whose rounds end with a loop repeats the loop at its end, and more than that all the time.
+    """
+    count, at_the_end = len(steps), 0
     for period in range(1, count // 2 + 1):
-        if all(steps[count - 1 - n].same(steps[count - 1 - n - period]) for n in range(period)):
+        same = 0
+        while same < count - period and steps[count - 1 - same].same(steps[count - 1 - same - period]):
+            same += 1
+        if same == count - period:
             return period
-    return 0
+        if same >= period and not at_the_end:
+            at_the_end = period
+    return at_the_end

@@ -45,7 +45,7 @@ from apportion.program.compile import CompileOptions, driver_options, driver_tex
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import Interval, NDRange
 from apportion.program.kernel.launch_values import contents_of
-from apportion.program.kernel.signature import Signature, signatures_of
+from apportion.program.kernel.signature import KernelArgument, Signature, signatures_of
 from apportion.program.source import Source
 from apportion.runtime.backend import Backend, info_of, open_backend
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
@@ -60,6 +60,10 @@ _KEPT_LAUNCHES = 512
 "Bound launches of one kernel that are kept."
 _BY_RING = 8
 "Bytes of a value that can be changed without preparing a launch anew."
+_KEPT_FORECASTS = 1024
+_forecasts: dict[Any, Forecast] = {}
+"""What was predicted in this process, for the sessions that come later: a prediction takes milliseconds, as
+long as a short program."""
 
 
 @dataclass(frozen=True)
@@ -609,7 +613,15 @@ class Session:
         query = LaunchQuery(
             kernel.source, kernel.signature.name, kernel.compile, kernel.access, bound.plan, contents
         )
-        return self.predictor(query, self.devices)
+        key = (
+            self.predictor, kernel.source, kernel.compile, kernel.signature.name, bound.span, bound.sizes,
+            frozenset(bound.plan.scalars.items()), frozenset(contents.items()), tuple(self.devices),
+        )  # fmt: skip
+        if key not in _forecasts:
+            if len(_forecasts) >= _KEPT_FORECASTS:
+                del _forecasts[next(iter(_forecasts))]
+            _forecasts[key] = self.predictor(query, self.devices)
+        return _forecasts[key]
 
     def _without_copies(self, forecast: Forecast, bound: BoundLaunch) -> dict[str, float]:
         """What kernels take alone: forecasts count copies, which a session makes only where they are
@@ -715,6 +727,8 @@ class BoundLaunch:
         self.first_values = tuple(values)
         self._given: tuple[Value, ...] = ()
         self._given_bytes = self.first_values
+        self._kinds = [_number_of(kernel.signature.arguments[place]) for place in self.value_places]
+        "The types of NumPy whose bytes are the values'."
         # Which bytes are touched depends on whole numbers alone.
         self._sizes = [
             position
@@ -763,17 +777,25 @@ class BoundLaunch:
             raise InvalidSetting(
                 f"The launch takes {len(self.value_places)} values ({names}), not {len(values)}"
             )
-        data = tuple(
-            scalar_bytes(arguments[place], value)
-            for place, value in zip(self.value_places, values, strict=True)
-        )
+        data, fixed = self._bytes_of(values)
         if data != self.first_values and max(map(len, data), default=0) > _BY_RING:
             changed = [a != b and len(b) > _BY_RING for a, b in zip(self.first_values, data, strict=True)]
             if any(changed):
                 raise InvalidSetting("A value of more than 8 bytes cannot change: bind the launch anew")
-        if all(isinstance(value, int | float | np.generic) for value in values):  # what cannot be changed
+        if fixed:
             self._given, self._given_bytes = values, data
         self.session.launch(self, data)
+
+    def _bytes_of(self, values: tuple[Value, ...]) -> tuple[tuple[bytes, ...], bool]:
+        """What values are in bytes, and whether none of them can be changed later."""
+        arguments, found, fixed = self.kernel.signature.arguments, [], True
+        for place, kind, value in zip(self.value_places, self._kinds, values, strict=True):
+            if type(value) is kind:
+                found.append(value.tobytes())
+            else:
+                fixed = fixed and isinstance(value, int | float | np.generic)
+                found.append(scalar_bytes(arguments[place], value))
+        return tuple(found), fixed
 
     def touched(self, values: tuple[Any, ...]) -> tuple[Touch, ...]:
         """The arrays with the bytes that must be valid before a launch with these values, and those
@@ -924,3 +946,9 @@ def _lost_in_words(array: SessionArray, lost: list[Interval]) -> str:
     count = sum(end - start for start, end in lost)
     what = "all" if count == array.nbytes else f"{count} of {array.nbytes} bytes (from {lost[0][0]} on)"
     return f"{array.name!r} is lost: {what}"
+
+
+def _number_of(argument: KernelArgument) -> type[np.generic] | None:
+    """The type of NumPy that an argument's values are; None where it is no single number."""
+    one = argument.scalar_type is not None and argument.components == 1
+    return np.dtype(argument.scalar_type).type if one else None

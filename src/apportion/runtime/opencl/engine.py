@@ -2,6 +2,9 @@
 
 Each device works off its own queue in order. Where a command needs what another device is still computing, it
 is waited for; commands that need nothing of each other run at once.
+
+A queue that keeps times makes every launch longer, on an H200 by about what a short kernel takes. Launches
+whose times are known go to a second queue that keeps none. Queues change only when both are empty.
 """
 
 from __future__ import annotations
@@ -30,8 +33,11 @@ _KEPT_TIMES = 9
 _UNREAD = 64
 "Events that are kept unread before the oldest are looked at."
 _TRACED = 4096
-_UNFLUSHED = 8
-"Launches that are handed to a driver at once, where more wait: a flush takes as long as a launch."
+_UNFLUSHED, _MOST_UNFLUSHED = 8, 64
+"""Launches that are handed to a driver at once, where more wait: a flush takes as long as a launch. Twice as
+many each time, since the device is busy by then. Chosen."""
+_TIMED_AGAIN = 16
+"Of the stretches between two waits, one in so many keeps times again. Chosen."
 
 
 class _Timed(NamedTuple):
@@ -46,6 +52,8 @@ class _PreparedLaunch:
     def __init__(self, launch: StreamLaunch, queue: Queue) -> None:
         self.launch, self.queue = launch, queue
         self.kernel = cl.Kernel(queue.kernel(launch.build).program, launch.build.kernel)
+        # pyopencl's own way for bytes; `set_arg` takes ten times as long, since it tries others first.
+        self._set = getattr(self.kernel, "_set_arg_buf", self.kernel.set_arg)
         span, dimension = launch.span, launch.dimension
         size, offset = list(span.global_size), list(span.offset)
         size[dimension] = (launch.last - launch.first) * span.local_size[dimension]
@@ -63,7 +71,7 @@ class _PreparedLaunch:
     def set_value(self, argument: int, data: bytes) -> None:
         """Change an argument that is passed by value."""
         self.values[argument] = data
-        self.kernel.set_arg(argument, data)
+        self._set(argument, data)
 
 
 class Engine:
@@ -97,7 +105,13 @@ class Engine:
         self.failure: ApportionError | None = None
         # While one device does everything its queue keeps the order, and nothing need be noted.
         self._only: str | None = None
-        self._unflushed = 0
+        self._unflushed, self._flush_after = 0, _UNFLUSHED
+        self._timeless: dict[str, cl.CommandQueue] = {}
+        "Device → a queue that keeps no times."
+        self._keeps_times = True
+        self._stretches = 0
+        self._something_new = True
+        "Whether a launch that is hardly known, or a copy, came since the last wait."
 
     def prepare(self, number: int, launch: StreamLaunch) -> None:
         """Compile a launch and set its arguments."""
@@ -130,7 +144,7 @@ class Engine:
         """Wait for every device."""
         try:
             for device in list(self._last):
-                self.devices[device].queue.finish()
+                self._queue_of(device).finish()
             while self._unread:
                 self._look(self._unread.popleft())
             if self.failure is None:
@@ -144,7 +158,10 @@ class Engine:
             self.failure = self.failure or error
         self._last.clear()
         self._only = None
-        self._unflushed = 0
+        self._unflushed, self._flush_after = 0, _UNFLUSHED
+        self._stretches += 1
+        self._keeps_times = self.tracing or self._something_new or self._stretches % _TIMED_AGAIN == 0
+        self._something_new = False
         self._wrote.clear()
         self._read.clear()
 
@@ -162,6 +179,7 @@ class Engine:
         """Hand over what was queued, and look at what has ended meanwhile."""
         if self._unflushed:
             self._flush()
+            self._flush_after = _UNFLUSHED
         unread = self._unread
         while unread and unread[0].event.command_execution_status == cl.command_execution_status.COMPLETE:
             self._look(unread.popleft())
@@ -173,12 +191,14 @@ class Engine:
         queue, device = prepared.queue, prepared.launch.device
         if prepared.epoch != self._epoch:
             self._set_arguments(prepared)
+        if self.tracing:
+            self._keep_times()
         if device != self._only:
             self._turn_to(device)
             self._wait_for_others(device, prepared.regions, prepared.written)
         try:
             event = cl.enqueue_nd_range_kernel(
-                queue.queue, prepared.kernel, prepared.size, prepared.local, prepared.offset
+                self._queue_of(device), prepared.kernel, prepared.size, prepared.local, prepared.offset
             )
         except cl.Error as error:
             raise LaunchFailed(
@@ -186,11 +206,16 @@ class Engine:
             ) from error
         self._last[device] = event
         self._unflushed += 1
-        if self._unflushed >= _UNFLUSHED:
+        if self._unflushed >= self._flush_after:
             self._flush()
+            self._flush_after = min(_MOST_UNFLUSHED, 2 * self._flush_after)
         if self._only is None:
             self._note(device, event, prepared.regions, prepared.written)
         count = prepared.count = prepared.count + 1
+        if count <= _ALWAYS_TIMED:
+            self._something_new = True
+        if not self._keeps_times:
+            return
         if self.tracing or count <= _ALWAYS_TIMED or count % _ALWAYS_TIMED == 0:
             trace = ("launch", number, device, self._now(), 0) if self.tracing else None
             self._unread.append(_Timed(number, event, trace))
@@ -200,16 +225,14 @@ class Engine:
     def _copy(self, region: int, device: str, start: int, end: int, *, to_device: bool) -> None:
         queue = self.devices[device]
         home, nbytes = self.regions[region]
+        self._keep_times()
         buffer = queue.own_buffer(region, nbytes)
         if device != self._only:
             self._turn_to(device)
             self._wait_for_others(device, (region,), (region,))
         began, values = self._now(), memory.data_of(home, nbytes)
-        if to_device:
-            buffer.upload(queue, values, (start, end))
-        else:
-            buffer.download(queue, values, (start, end))
-        event = cl.enqueue_marker(queue.queue)
+        copy = buffer.upload if to_device else buffer.download
+        event = copy(queue, values, (start, end)) or cl.enqueue_marker(queue.queue)
         queue.queue.flush()
         self._last[device] = event
         self._note(device, event, (region,), (region,))
@@ -219,6 +242,7 @@ class Engine:
             self._trace.append(Span(what, region, device, began, self._now(), end - start))
 
     def _zero(self, region: int, device: str) -> None:
+        self._keep_times()
         if device != self._only:
             self._turn_to(device)
         queue, (_, nbytes) = self.devices[device], self.regions[region]
@@ -229,14 +253,33 @@ class Engine:
 
     def _free(self, region: int, device: str) -> None:
         queue = self.devices[device]
+        self._keep_times()
         queue.queue.finish()
         queue.own.pop(region, None)
         self._epoch += 1
 
     def _flush(self) -> None:
         for device in self._last:
-            self.devices[device].queue.flush()
+            self._queue_of(device).flush()
         self._unflushed = 0
+
+    # Queues
+
+    def _queue_of(self, device: str) -> cl.CommandQueue:
+        """The queue that is in use now."""
+        if self._keeps_times:
+            return self.devices[device].queue
+        if device not in self._timeless:
+            self._timeless[device] = cl.CommandQueue(self.devices[device].context)
+        return self._timeless[device]
+
+    def _keep_times(self) -> None:
+        """Use the queues that keep times until the next wait: copies know no others."""
+        self._something_new = True
+        if not self._keeps_times:
+            for device in self._last:
+                self._queue_of(device).finish()
+            self._keeps_times = True
 
     # Order
 
@@ -245,7 +288,7 @@ class Engine:
         if self._only is None and not self._last:
             self._only = device
         elif self._only is not None:
-            self.devices[self._only].queue.finish()
+            self._queue_of(self._only).finish()
             self._only = None
 
     def _wait_for_others(self, device: str, read: tuple[int, ...], written: tuple[int, ...]) -> None:
