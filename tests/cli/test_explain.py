@@ -54,7 +54,7 @@ def test_the_parts_that_explain_prints_add_up_to_what_predict_prints(kernel: Pat
     run("predict", str(kernel), *LAUNCH, "--json")
     share = json.loads(capsys.readouterr().out)["cpu_share"]
     added = sum(line["added"] for line in parts["instructions"])
-    groups = ("inputs", "recalled", "whole", "absent")
+    groups = ("inputs", "nearest_launches", "whole", "absent")
     total = parts["base"] + added + sum(sum(parts[key].values()) for key in groups)
     assert total == pytest.approx(share, abs=2e-4)
     assert parts["cpu_share"] == share

@@ -20,7 +20,7 @@ from apportion.advise.describe import compiled_as, describe
 from apportion.advise.predictor import DEFAULT_PAIR, forests_model
 from apportion.advise.queries import Query, Size
 from apportion.learn.shares.kernel_query import KernelQuery
-from apportion.learn.shares.nearest_launches import RECALLED
+from apportion.learn.shares.nearest_launches import NEAREST
 from apportion.program.compile import ir_of
 from apportion.program.drawing.draw import svg
 from apportion.program.graph import Flow, NodeType, ProgramGraph
@@ -60,7 +60,7 @@ class Explanation:
     "Every instruction, in the program's order."
     inputs: Mapping[str, float]
     "Input → what it added."
-    recalled: Mapping[str, float]
+    nearest_launches: Mapping[str, float]
     "What known launches that are near did → what it added."
     whole: Mapping[str, float]
     "Feature of the program as a whole → what it added."
@@ -90,7 +90,7 @@ class Explanation:
     @property
     def share(self) -> float:
         """The CPU's share, in percent."""
-        parts = (self.inputs, self.recalled, self.whole, self.absent)
+        parts = (self.inputs, self.nearest_launches, self.whole, self.absent)
         return self.base + sum(line.added for line in self.lines) + sum(sum(p.values()) for p in parts)
 
     @property
@@ -106,7 +106,7 @@ class Explanation:
             "cpu_share": round(self.share / 100, 4),
             "base": round(self.base / 100, 6),
             "inputs": _rounded(self.inputs),
-            "recalled": _rounded(self.recalled),
+            "nearest_launches": _rounded(self.nearest_launches),
             "whole": _rounded(self.whole),
             "absent": _rounded(self.absent),
             "instructions": [
@@ -186,14 +186,14 @@ def explain(
         if node in nodes
     )
     inputs = {name: added[name] for name in (*INPUTS, *RANGE_INPUTS) if name in added}
-    recalled = {name: added[name] for name in RECALLED if added.get(name)}
+    nearest_launches = {name: added[name] for name in NEAREST if added.get(name)}
     return Explanation(
         described.name,
         predictor.name,
         base,
         lines,
         inputs,
-        recalled,
+        nearest_launches,
         whole,
         absent,
         graph,

@@ -138,7 +138,7 @@ def _show(found: Explanation) -> None:
     rows = [
         ("before looking", _signed(found.base)),
         *((f"input: {name}", _signed(value)) for name, value in _ranked(found.inputs)),
-        *((f"known launches, {name}", _signed(value)) for name, value in _ranked(found.recalled)),
+        *((f"known launches, {name}", _signed(value)) for name, value in _ranked(found.nearest_launches)),
         *((f"program: {name}", _signed(value)) for name, value in _ranked(found.whole)),
         *((f"not there: {name}", _signed(value)) for name, value in _ranked(found.absent)[:5]),
     ]

@@ -1,11 +1,11 @@
-"""What is recalled of the known launches nearest to one, and what is forgotten to learn from it."""
+"""What the known launches nearest to one did, and what is forgotten to learn from it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from apportion.learn.shares.nearest_launches import NOTHING, RECALLED, Memory
+from apportion.learn.shares.nearest_launches import NEAREST, NOTHING, Memory
 
 NAMES = ("nodes", "blocks", "largest array")
 CODE = np.array([[1.0, 0, 5], [1, 0, 7], [1, 0, 9], [3, 1, 5], [8, 2, 5]])
@@ -20,11 +20,11 @@ def memory() -> Memory:
 
 
 def named(row: np.ndarray) -> dict[str, float]:
-    return dict(zip(RECALLED, row.tolist(), strict=True))
+    return dict(zip(NEAREST, row.tolist(), strict=True))
 
 
 def test_a_program_is_known_by_all_but_its_extents_and_asked_at_the_nearest_size(memory: Memory) -> None:
-    found = named(memory.recall(np.array([[1.0, 0, 100]]), np.array([[13.0, 4]]))[0])
+    found = named(memory.nearest(np.array([[1.0, 0, 100]]), np.array([[13.0, 4]]))[0])
     assert (found["same program: share"], found["same program: bytes"]) == (20, -1)
     assert (found["same program: second share"], found["same program: second bytes"]) == (60, 2)
     assert found["same program: mean share"] == pytest.approx(30)
@@ -32,13 +32,13 @@ def test_a_program_is_known_by_all_but_its_extents_and_asked_at_the_nearest_size
 
 
 def test_launches_of_as_many_bytes_are_asked_whatever_their_program(memory: Memory) -> None:
-    found = named(memory.recall(np.array([[3.0, 1, 6]]), np.array([[10.0, 4]]))[0])
+    found = named(memory.nearest(np.array([[3.0, 1, 6]]), np.array([[10.0, 4]]))[0])
     assert (found["same bytes: mean share"], found["same bytes: launches"]) == (45, 2)
     assert found["same bytes: share of the nearest"] == 80
 
 
 def test_of_a_program_never_seen_only_the_nearest_launch_is_known(memory: Memory) -> None:
-    found = named(memory.recall(np.array([[7.0, 2, 5]]), np.array([[19.5, 4]]))[0])
+    found = named(memory.nearest(np.array([[7.0, 2, 5]]), np.array([[19.5, 4]]))[0])
     assert {value for name, value in found.items() if name.startswith("same")} == {NOTHING}
     assert found["nearest: share"] == 90
     assert found["nearest: bytes"] == pytest.approx(0.5)
@@ -73,4 +73,4 @@ def test_no_lesson_tells_a_launch_its_own_share() -> None:
 def test_what_is_written_is_what_is_read(memory: Memory) -> None:
     again = Memory.of_arrays(NAMES, memory.arrays())
     assert again.lessons().tolist() == memory.lessons().tolist()
-    assert again.recall(CODE, SIZES).tolist() == memory.recall(CODE, SIZES).tolist()
+    assert again.nearest(CODE, SIZES).tolist() == memory.nearest(CODE, SIZES).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn import row_models
-from apportion.learn.shares.nearest_launches import RECALLED
+from apportion.learn.shares.nearest_launches import NEAREST
 from apportion.learn.shares.pooled import MEMBERS, PLACE, TRIM, Pooled, Votes, columns_of
 from apportion.program.kernel.features import FEATURES, INPUTS, SUMMARY, inputs_of
 
@@ -60,14 +60,14 @@ def test_contributions_and_base_are_the_prediction(pool: Pooled) -> None:
     for row in ROWS[:20]:
         base, added = pool.attributed(row)
         assert base + sum(added.values()) == pytest.approx(float(pool.predict(row[None, :])[0]), abs=1e-4)
-    assert set(added) == {*pool.columns, *RECALLED}
+    assert set(added) == {*pool.columns, *NEAREST}
 
 
 def test_each_member_sees_what_it_is_called_after() -> None:
     columns = (*FEATURES, *INPUTS)
     assert columns_of("inputs", columns) == [*INPUTS, PLACE]
     assert set(columns_of("summary", columns)) == {*SUMMARY, *INPUTS, PLACE}
-    assert columns_of("recalled", columns) == [*columns_of("summary", columns), *RECALLED]
+    assert columns_of("recalled", columns) == [*columns_of("summary", columns), *NEAREST]
     assert set(FEATURES) < set(columns_of("code", columns))
     assert PLACE not in columns_of("code", columns)
 

@@ -1,4 +1,4 @@
-"""Recall: what the known launches nearest to a launch did, as columns that a forest looks at.
+"""What the known launches nearest to a launch did, as columns that a forest looks at.
 
 Three questions are asked of the known launches: what did the same program do at the nearest sizes, what did
 launches do that moved exactly as many bytes, and what did the nearest launch of all do? A program never seen
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from apportion.data.folds import components
 from apportion.data.scaling import Standard
 
-RECALLED = (
+NEAREST = (
     "same program: share", "same program: bytes", "same program: mean share", "same program: second share",
     "same program: second bytes", "same bytes: mean share", "same bytes: launches",
     "same bytes: share of the nearest", "same bytes: distance of the nearest", "nearest: share",
@@ -54,26 +54,26 @@ class Memory:
         extents = tuple(number for number, name in enumerate(names) if name in EXTENTS)
         return cls(Standard.fit(code), code.astype(np.float32), sizes, share, extents)
 
-    def recall(self, code: Numbers, sizes: Numbers) -> Numbers:
-        """(N, len(RECALLED)): of launches with features (N, F) and sizes (N, 2)."""
+    def nearest(self, code: Numbers, sizes: Numbers) -> Numbers:
+        """(N, len(NEAREST)): of launches with features (N, F) and sizes (N, 2)."""
         programs = self._programs_of(code)
-        return self._nearest(code, sizes, programs, np.ones((len(code), len(self.code)), bool))
+        return self._columns(code, sizes, programs, np.ones((len(code), len(self.code)), bool))
 
     def lessons(self) -> Numbers:
-        """(3 K, len(RECALLED)): of each known launch when it is forgotten itself; when all of its program
+        """(3 K, len(NEAREST)): of each known launch when it is forgotten itself; when all of its program
         are; and when all of its kin are, through common programs and common bytes."""
         programs = self._programs
         alone = np.arange(len(self.code))
         kin = components(programs.tolist(), self.sizes[:, 0].tolist())
         return np.concatenate(
             [
-                self._nearest(self.code, self.sizes, programs, group[:, None] != group[None, :])
+                self._columns(self.code, self.sizes, programs, group[:, None] != group[None, :])
                 for group in (alone, components(programs.tolist()), kin)
             ]
         )
 
-    def _nearest(self, code: Any, sizes: Numbers, programs: NDArray[np.int64], allowed: Flags) -> Numbers:
-        found = np.full((len(code), len(RECALLED)), NOTHING)
+    def _columns(self, code: Any, sizes: Numbers, programs: NDArray[np.int64], allowed: Flags) -> Numbers:
+        found = np.full((len(code), len(NEAREST)), NOTHING)
         rows = np.arange(len(code))
         apart = sizes[:, None, :] - self.sizes[None, :, :]
         step = np.abs(apart).sum(axis=2)

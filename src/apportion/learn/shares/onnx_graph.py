@@ -49,11 +49,11 @@ def onnx_of_pool(
     columns = len(model.features)
     code, inputs = graph.given("code"), graph.given("inputs")
     rows = graph.join(code, inputs)
-    recalled, recognised = _recalled(model.pool.memory, code, inputs)
+    nearest, recognised = _nearest(model.pool.memory, code, inputs)
     size = inputs.columns([model.inputs.index(SIZE)])
     known = graph.constant(model.pool.memory.known[None, :])
     place = (size.greater(known).count() + size.greater_or_equal(known).count()) / 2
-    wide = graph.join(rows, place, *recalled)
+    wide = graph.join(rows, place, *nearest)
     forest = model.pool.joined
     value = trees(graph, forest, wide)
     heard = _heard(graph, model, recognised)
@@ -87,8 +87,8 @@ def _apart(graph: OnnxGraph, code: OnnxValue, scaling: Standard, known: NDArray[
     return graph.add("Max", squared, graph.constant(np.array(0.0)))
 
 
-def _recalled(memory: Memory, code: OnnxValue, inputs: OnnxValue) -> tuple[list[OnnxValue], OnnxValue]:
-    """`Memory.recall`: a value (N, 1) for each of `RECALLED`, and (N, 1) whether the bytes are known."""
+def _nearest(memory: Memory, code: OnnxValue, inputs: OnnxValue) -> tuple[list[OnnxValue], OnnxValue]:
+    """`Memory.nearest`: a value (N, 1) for each of `NEAREST`, and (N, 1) whether the bytes are known."""
     graph = code.graph
     share = graph.constant(memory.share)
     # Kernels stand in the memory once for each of their launches: they are compared once.

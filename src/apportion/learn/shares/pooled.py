@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.forest import Forest
-from apportion.learn.shares.nearest_launches import RECALLED, Memory
+from apportion.learn.shares.nearest_launches import NEAREST, Memory
 from apportion.program.kernel.features import INPUTS, SUMMARY
 
 MEMBERS = ("code", "summary", "recalled", "inputs")
@@ -29,7 +29,7 @@ TRIM = 0.35
 SIZE = "bytes moved"
 PLACE = "place of bytes moved"
 "A column that is made here: where a row's bytes stand among those of the training rows."
-MADE = (PLACE, *RECALLED)
+MADE = (PLACE, *NEAREST)
 "Columns that are made here, behind those of a row."
 _DIGITS = frozenset(INPUTS[3:])
 Numbers = NDArray[np.float64]
@@ -139,12 +139,12 @@ class Pooled:
         """What the trees that make the answer for a row (F,) say before they look, and what each column adds.
 
         Together they are the answer. What the place of the bytes adds is counted to the bytes; what
-        the nearest launches add stands beside the columns, under the names `RECALLED`.
+        the nearest launches add stands beside the columns, under the names `NEAREST`.
         """
         kept = self.votes(row[None, :]).kept()[0]
         seen = self.seen(row[None, :])
         base, first = 0.0, 0
-        added = dict.fromkeys((*self.columns, *RECALLED), 0.0)
+        added = dict.fromkeys((*self.columns, *NEAREST), 0.0)
         for name in MEMBERS:
             before, parts = self.forests[name].attributed(seen[name][0])
             weight = kept[first : first + len(before)]
@@ -192,7 +192,7 @@ def columns_of(member: str, columns: Sequence[str]) -> list[str]:
     if member == "inputs":
         return [name for name in columns if name not in code] + [PLACE]
     summary = [name for name in columns if name not in code or name in SUMMARY] + [PLACE]
-    return summary if member == "summary" else [*summary, *RECALLED]
+    return summary if member == "summary" else [*summary, *NEAREST]
 
 
 def code_in(columns: Sequence[str]) -> list[str]:
@@ -211,16 +211,14 @@ def parts_of(wide: Numbers, columns: Sequence[str]) -> dict[str, Numbers]:
     return {member: wide[:, [at[name] for name in columns_of(member, columns)]] for member in MEMBERS}
 
 
-def made(
-    rows: Numbers, columns: Sequence[str], memory: Memory, *, recalled: Numbers | None = None
-) -> Numbers:
+def made(rows: Numbers, columns: Sequence[str], memory: Memory, *, nearest: Numbers | None = None) -> Numbers:
     """(N, len(MADE)): where the bytes of rows (N, F) stand among the known, between two for one that is
     neither; and what the nearest launches did, unless that is given."""
     size = rows[:, list(columns).index(SIZE)]
     place = (np.searchsorted(memory.known, size, "left") + np.searchsorted(memory.known, size, "right")) / 2
-    if recalled is None:
-        recalled = memory.recall(rows[:, : len(code_in(columns))], sizes_in(rows, columns))
-    return np.column_stack([place, recalled])
+    if nearest is None:
+        nearest = memory.nearest(rows[:, : len(code_in(columns))], sizes_in(rows, columns))
+    return np.column_stack([place, nearest])
 
 
 def sizes_in(rows: Numbers, columns: Sequence[str]) -> Numbers:

@@ -160,7 +160,7 @@ def grown(
     lessons = memory.lessons()
     times = len(lessons) // len(rows)
     repeated = np.tile(rows, (times, 1))
-    wide = np.hstack([repeated, made(repeated, columns, memory, recalled=lessons)])
+    wide = np.hstack([repeated, made(repeated, columns, memory, nearest=lessons)])
     seen = parts_of(wide, columns)
     looked_at = {"code": settings.max_features, "inputs": 1.0}
     forests = {}
