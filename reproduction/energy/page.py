@@ -18,6 +18,7 @@ from reproduction.energy.choices import (
     best,
     energies,
     fitted_power,
+    measured_watts,
     middle,
     off_by,
     predicted,
@@ -31,7 +32,7 @@ GIVEN = {"cpu": (100.0, 20.0)}
 """Watts of a processor that no meter may read: while it works, beyond what it draws idle, and idle. Round
 numbers for 16 of a large Xeon's hardware threads and their memory; not measured."""
 _DRAWS, _SEED = 4000, 20
-_METHOD = f"""Each cut is launched again and again for a fifth of a second or more, between two moments at
+_METHOD = f"""Each cut is launched again and again for some tenths of a second, between two moments at
 which the card's meter (NVML) moved; the card's energy is divided by the time between them. Time in which
 arrays are put back between launches counts as idle. *fastest* is the cut of least time; *within a limit*
 the fastest of those that draw at most {CAP:.0%} of what the fastest one draws. All of them are chosen on
@@ -66,6 +67,7 @@ def page(found: Mapping[str, Any]) -> str:
         "",
         _METHOD,
         "",
+        *_noise(measured, idle),
     ]
     views: list[tuple[str, Mapping[str, Sequence[CutEnergy]]]] = [("What the meters count", kernels)]
     if given:
@@ -114,6 +116,21 @@ def _said(
             f"**What {name} draws could not be read there**: no meter of it is offered to us.{more}",
         ]
     return said
+
+
+def _noise(rows: Sequence[EnergyRow], idle: Mapping[str, float]) -> list[str]:
+    """What the meters say of cuts in which only a device worked that they do not count."""
+    alone = [(row, cut) for row in rows for cut in row.cuts if cut.share == 1.0 and "gpu" in row.devices]
+    watts = [found for _, cut in alone if (found := measured_watts(cut, idle)) is not None]
+    if len(watts) < 5:
+        return []
+    low, high = np.quantile(watts, [0.1, 0.9])
+    return [
+        f"How well the meter tells watts: in {len(watts)} cuts the card had nothing to do. It is said to "
+        f"have drawn {middle(watts):.0f} W in the middle of them, and between {low:.0f} and {high:.0f} W in "
+        "four of five. Smaller differences between cuts are noise.",
+        "",
+    ]
 
 
 def _gains(kernels: Mapping[str, Sequence[CutEnergy]]) -> str:

@@ -19,7 +19,9 @@ from reproduction.ablation.run import ablation
 from reproduction.campaign.run import campaign
 from reproduction.collect.run import describe
 from reproduction.corpus_opencl.run import corpus_opencl
+from reproduction.energy.run import energy
 from reproduction.pages.kept_tables import render, take
+from reproduction.programs.run import programs
 from reproduction.scheduling.run import scheduling
 from reproduction.tuning.run import tuning
 from reproduction.unseen.run import unseen
@@ -71,12 +73,14 @@ PAGES = {
     "dataflow-corpus": ResultsPage("python -m reproduction.dataflow.corpus --out ..."),
     "device-mapping": ResultsPage("python -m reproduction device-mapping"),
     "forward-pass": ResultsPage("python benchmarks/forward.py --device cuda --out ..."),
+    "energy": ResultsPage("tools/lent-programs.sh", lambda out: energy(page=out / "energy.md")),
     "fuzzing": ResultsPage("python tools/fuzz_ir.py --mutants 100000 --corpus ..."),
     "graphs": ResultsPage("python -m benchmarks graphs"),
     "hostile": ResultsPage("python -m tests.hostile ..."),
     "load-balance": ResultsPage("python -m reproduction load-balance"),
     "papers-models": ResultsPage("python -m reproduction networks, relative-performance --ship"),
     "predict": ResultsPage("python -m benchmarks predict"),
+    "programs": ResultsPage("tools/lent-programs.sh", lambda out: programs(out=out / "programs.md")),
     "rankers": ResultsPage("python -m reproduction rankers, ranker-starts"),
     "relative-performance": ResultsPage("python -m reproduction relative-performance --measured ..."),
     "scheduling-policies": ResultsPage(

@@ -21,15 +21,14 @@ Rounds = Mapping[str, Sequence[float]]
 "Method → seconds of each round."
 
 _HOW = """A round is all launches of a program, until the last has ended; results stay where they are. Every
-method runs the same kernels over the same arrays, whose kernels were compiled before; what each computed in
-its first round is compared with NumPy. *all cpu* and *all gpu* are plain pyopencl with all data kept on the
-device, kernels bound once and values set only where they change. *best assignment* gives all launches of a
-kernel to one device: it is searched, from the better device alone, by moving one kernel at a time, and
-arrays move whole where a launch lacks them. StarPU 1.3 (Debian's) has its performance models trained by 12
-rounds of their own; its OpenCL workers stand for both devices, and what a program reads between launches is
-left out for it, which can only help it. A session knows nothing of the program: its first rounds are told
-one by one. *Later* is the median from the third round on; of the others, the median without the first
-round."""
+method runs the same kernels over the same arrays, compiled before; what each computed in its first round is
+compared with NumPy. *all cpu* and *all gpu* are plain pyopencl with all data kept on the device, kernels
+bound once and values set only where they change. *best assignment* gives all launches of a kernel to one
+device: it is searched, from the better device alone, by moving one kernel at a time, and arrays move whole
+where a launch lacks them. StarPU 1.3 (Debian's) has its performance models trained by 12 rounds of their
+own; its OpenCL workers stand for both devices, and what a program reads between launches is left out for
+it, which can only help it. A session knows nothing of the program: its first rounds are told one by one.
+*Later* is the median from the third round on; of the others, the median without the first round."""
 
 _PATH = """Microseconds, medians over 15 turns of 200 launches of a kernel over 1,024 work-items that does
 next to nothing. *queue*: from the Python call until the launch is handed on. *each*: the same loop with one
