@@ -56,6 +56,15 @@ kernel void plain(read_only image2d_t a, global float *y) {
   int i = get_global_id(0);
   y[i] = read_imagef(a, (int2)(i, 1)).x + get_image_width(a);
 }
+kernel void fetched(global const float *x, global float *y, int step, int n) {
+  local float t[64];
+  event_t e = async_work_group_strided_copy(t, x + step * 64 * get_group_id(0), 64, step, 0);
+  wait_group_events(1, &e);
+  t[get_local_id(0)] *= 2;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  e = async_work_group_copy(y + 64 * get_group_id(0), t, n, 0);
+  wait_group_events(1, &e);
+}
 kernel void reduced(global int *y) { y[get_global_id(0)] = work_group_reduce_add(1); }
 """
 
@@ -81,6 +90,10 @@ def check(kernel: str, given: Sequence[str], *, whole: bool = True, items: int =
         ("seen", ("b=image2d:rgba8[255,1]",), OutOfBoundsWrite,
          "k.cl:33: seen: work-item 255 writes 4 bytes at byte 1020 of 'b', which has 1020"),
         ("plain", ("a=image2d:r32f[256,1]",), OutOfBoundsRead, "k.cl:37: plain: work-item 0 reads 4 bytes at byte 1024 of 'a'"),
+        ("fetched", ("x=float32[511]", "y=float32[N]", "step=2", "n=65"), OutOfBoundsRead,
+         "k.cl:45: fetched: work-item 0 reads 4 bytes at byte 256 of 'fetched.t', which has 256"),
+        ("fetched", ("x=float32[448]", "y=float32[N]", "step=2", "n=64"), OutOfBoundsRead,
+         "k.cl:41: fetched: work-item 192 reads 4 bytes at byte 1792 of 'x'"),
         ("given", ("t=local:128",), OutOfBoundsWrite, "k.cl:23: given: work-item 32 writes 4 bytes at byte 128 of 't'"),
     ],
 )  # fmt: skip
@@ -104,6 +117,10 @@ def test_what_stays_inside_passes_and_says_what_was_looked_at() -> None:
     )
     some = check("inside", arguments, whole=False, items=64 * 100)
     assert (some.groups, some.of) == (16, 100)
+
+
+def test_copies_of_a_work_group_are_checked_and_do_what_they_say() -> None:
+    assert check("fetched", ("x=float32[511]", "y=float32[N]", "step=2", "n=64")).groups == 4
 
 
 def test_what_cannot_be_checked_is_an_error_only_where_it_was_asked_for() -> None:

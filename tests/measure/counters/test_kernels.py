@@ -89,6 +89,23 @@ def test_work_items_wait_for_each_other_at_a_barrier():
     assert counters["total_memory_footprint"] == 64 + 16  # groups use the same local memory again
 
 
+def test_a_work_group_copies_once_and_waits_for_its_copy():
+    text = """
+    kernel void k(global const float *x, global float *y) {
+      local float t[8];
+      event_t e = async_work_group_strided_copy(t, x + 16 * get_group_id(0), 8, 2, 0);
+      wait_group_events(1, &e);
+      t[get_local_id(0)] += 1;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      y[get_global_id(0)] = t[7 - get_local_id(0)] - 1;
+    }
+    """
+    x = np.arange(32, dtype=np.float32)
+    profile = counted(text, (x, np.zeros(16, np.float32)), 16, 8)
+    assert profile.arrays["y"].tolist() == [14, 12, 10, 8, 6, 4, 2, 0, 30, 28, 26, 24, 22, 20, 18, 16]
+    assert profile.counters["total_barriers_hit"] == 2 * 16  # one of them waits for the copy
+
+
 def test_vectors_count_by_their_lanes():
     text = "__kernel void add(__global float4* x) { x[get_global_id(0)] += (float4)(1.0f); }"
     profile = counted(text, (np.zeros(32, np.float32),), 8, 8)

@@ -75,6 +75,7 @@ _PROLOGUE = """
 void touch_load(ulong, uint) __asm__("__apportion_load");
 void touch_store(ulong, uint) __asm__("__apportion_store");
 void touch_update(ulong, uint) __asm__("__apportion_update");
+ulong local_id(uint) __asm__("_Z12get_local_idj");
 """
 
 
@@ -144,6 +145,8 @@ def _written(name: str, kinds: tuple[Type, ...]) -> tuple[str, str] | None:
     if not kinds:
         return None
     first = kinds[0]
+    if name in ("async_work_group_copy", "async_work_group_strided_copy"):
+        return _copied_by_group(kinds)
     if name in ("any", "all"):
         return _any_or_all(name, first)
     if name in ("shuffle", "shuffle2"):
@@ -309,6 +312,21 @@ def _vector_access(verb: str, lanes: int, kinds: tuple[Type, ...]) -> tuple[str,
         return kind, f"{start} {touched} {kind} r; {moved} return r;"
     moved = " ".join(f"p[{lane}] = a.s{lane:x};" for lane in range(lanes))
     return "void", f"{start} {touched} {moved}"
+
+
+def _copied_by_group(kinds: tuple[Type, ...]) -> tuple[str, str]:
+    """A copy that a work-group makes together: its first work-item makes all of it, and those that wait for
+    the event wait for each other (see `instrument.BARRIERS`)."""
+    target, kind = kinds[0], kinds[0].value
+    strided = len(kinds) == 5
+    local = target.space == "__local"
+    to, out = ("i", "i * d") if strided and local else ("i * d", "i") if strided else ("i", "i")
+    event = "e" if strided else "d"
+    return "ulong", (
+        f"if (local_id(0) | local_id(1) | local_id(2)) return {event}; "
+        f"for (ulong i = 0; i < c; i++) {{ touch_load((ulong)(b + {out}), sizeof({kind})); "
+        f"touch_store((ulong)(a + {to}), sizeof({kind})); a[{to}] = b[{out}]; }} return {event};"
+    )
 
 
 def _atomic(verb: str, kinds: tuple[Type, ...]) -> tuple[str, str] | None:

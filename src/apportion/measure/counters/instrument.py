@@ -18,7 +18,7 @@ from apportion.program.kernel.features import GROUPS, family_of
 from apportion.program.kernel.instructions import CALLEE, DEFINE, IRFunction, IRModule, read_module, split_top
 from apportion.program.kernel.source_lines import SourceLines
 
-BARRIERS = re.compile(r"_Z\d+(?:work_group_|sub_group_)?barrierj")
+BARRIERS = re.compile(r"_Z\d+(?:(?:work_group_|sub_group_)?barrierj|wait_group_events)")
 _DECLARE = re.compile(r'^declare\b.*?@([-\w$.]+|"[^"]*")\(')
 _LABEL = re.compile(r'^(?:[-\w$.]+|"[^"]*"):')
 _INSTRUCTION = re.compile(r'^\s+(?:(%(?:[-\w$.]+|"[^"]*")) = )?(?:(?:tail|musttail|notail) )?(\w+)(.*)$')
@@ -34,8 +34,8 @@ _CONVENTION = re.compile(r"\b(?:spir_kernel|spir_func|dso_local|byval\([^)]*\)) 
 _ORDERING = re.compile(
     r' (?:syncscope\("[^"]*"\) )?(?:unordered|monotonic|acquire|release|acq_rel|seq_cst)\b.*$'
 )
-_OPAQUE = re.compile(r'target\("spirv\.(?:Image|Sampler)"[^)]*\)')
-"Images and samplers, whose address is all that a kernel hands on."
+_OPAQUE = re.compile(r'target\("spirv\.(?:Image|Sampler|Event)"[^)]*\)')
+"Images, samplers and events, whose address is all that a kernel hands on."
 _LANES = re.compile(r"<(\d+) x ")
 _POINTER = re.compile(r"^(ptr(?: addrspace\((\d+)\))?) (.*)$")
 _ENTRY = "__apportion_entry"

@@ -27,7 +27,7 @@ class Type:
     "Where it points to (`__global` …), or None when it is no pointer."
     constant: bool = False
     opaque: str = ""
-    "`image2d_ro`, `sampler`: what it is where the language has no more to say; an address for those."
+    "`image2d_ro`, `sampler`, `event`: what it is where the language says no more; an address for those."
 
     @property
     def value(self) -> str:
@@ -92,7 +92,7 @@ class _TypeReader:
         if match := re.compile(r"(\d+)").match(text, self.place):  # an enumeration, or an opaque type
             word = text[match.end() : match.end() + int(match[1])]
             self.place = match.end() + int(match[1])
-            if word.startswith(("ocl_image", "ocl_sampler")):
+            if word.startswith(("ocl_image", "ocl_sampler", "ocl_event")):
                 return self._seen(Type("ulong", opaque=word.removeprefix("ocl_")))
             if not word.startswith("memory_"):
                 raise KeyError(word)
