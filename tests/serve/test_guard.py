@@ -256,6 +256,7 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path):
     first, other = asyncio.run(all_of_them())
     assert [status for status, _ in first] == [200, 200, 200, 429]
     assert first[-1][1][b"retry-after"] == b"1"
+    assert int(first[-1][1][b"content-length"]) > 0  # so that a client knows where the answer ends
     assert other[0] == 200
 
 

@@ -14,21 +14,21 @@ function ticks(most: number, count = 4): number[] {
 
 /** Milliseconds over the share of the first device. */
 export function cutCurve(first: string, second: string, curves: Curve[], mark?: [number, number, string]): SVGElement {
-  const [width, height, left, bottom, top] = [560, 230, 66, 40, 12];
+  const [width, height, left, right, bottom, top] = [560, 240, 88, 32, 50, 12];
   const all = curves.flatMap((curve) => curve.points.map(([, y]) => y));
   const most = 1.08 * Math.max(...all, mark ? mark[1] : 0, ...curves.flatMap((c) => (c.band ?? []).map(([, low]) => low)));
-  const x = (share: number) => left + share * (width - left - 26);
+  const x = (share: number) => left + share * (width - left - right);
   const y = (value: number) => top + (height - bottom - top) * (1 - Math.min(value, most * 1.02) / most);
   const line = (points: [number, number][]) => points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
   return s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
     "aria-label": `Time over the share of ${first}. ${mark ? `Best: ${percent(mark[0])} for ${first}, ${time(mark[1])}.` : ""}` },
     ticks(most).map((value) => [
-      s("line", { x1: left, x2: width - 26, y1: y(value), y2: y(value), class: "grid" }),
+      s("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), class: "grid" }),
       s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end", class: "tick" }, value === 0 ? "0" : time(value)),
     ]).flat(),
-    [0, 0.25, 0.5, 0.75, 1].map((share) => s("text", { x: x(share), y: height - bottom + 17, "text-anchor": "middle", class: "tick" }, percent(share))),
+    [0, 0.25, 0.5, 0.75, 1].map((share) => s("text", { x: x(share), y: height - bottom + 22, "text-anchor": "middle", class: "tick" }, percent(share))),
     s("text", { x: left, y: height - 6, class: "tick" }, `all to ${second}`),
-    s("text", { x: width - 26, y: height - 6, "text-anchor": "end", class: "tick" }, `all to ${first}`),
+    s("text", { x: width - right, y: height - 6, "text-anchor": "end", class: "tick" }, `all to ${first}`),
     curves.filter((curve) => curve.band).map((curve) => s("polygon", { class: "band", style: `fill:${curve.colour}`,
       points: `${line(curve.band!.map(([a, low]) => [a, low]))} ${line(curve.band!.map(([a, , high]) => [a, high] as [number, number]).reverse())}` })),
     curves.filter((curve) => !curve.dots).map((curve) => s("polyline", { points: line(curve.points), class: "line", style: `stroke:${curve.colour}` })),
@@ -40,7 +40,8 @@ export function cutCurve(first: string, second: string, curves: Curve[], mark?: 
 
 /** Bars with intervals, on a logarithmic scale where they differ much. */
 export function bars(rows: { name: string; value: number; low?: number; high?: number; colour: string }[], label: string, unit: (value: number) => string): SVGElement {
-  const [width, row, left] = [560, 34, 150];
+  const [width, row] = [560, 34];
+  const left = Math.min(230, Math.max(100, 14 + 11 * Math.max(...rows.map((one) => Math.min(20, one.name.length)))));
   const ends = rows.flatMap((one) => [one.value, one.low ?? one.value, one.high ?? one.value]).filter((value) => value > 0);
   const most = Math.max(...ends), least = Math.min(...ends);
   const wide = most / least > 30;
@@ -63,7 +64,7 @@ export function bars(rows: { name: string; value: number; low?: number; high?: n
 export function timeline(rows: { device: string; began: number; upload: number; kernel: number; download: number }[], merge: number, whole: number): HTMLElement {
   const [width, row, left] = [560, 32, 80];
   const scale = (width - left - 16) / Math.max(whole, 1e-9);
-  const phases: [string, string][] = [["upload", "var(--c4)"], ["kernel", "var(--c0)"], ["download", "var(--c3)"], ["merge", "var(--c2)"]];
+  const phases: [string, string][] = [["upload", "var(--c5)"], ["kernel", "var(--c0)"], ["download", "var(--c3)"], ["merge", "var(--c2)"]];
   const bar = (at: number, long: number, place: number, phase: string) => long > 0 &&
     s("rect", { x: left + at * scale, y: place * row + 6, width: Math.max(1, long * scale), height: 18, style: `fill:${phases.find(([name]) => name === phase)![1]}` },
       s("title", {}, `${phase}: ${time(long)}`));

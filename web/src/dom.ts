@@ -52,6 +52,20 @@ export function percent(part: number): string {
   return `${Math.round(100 * part)} %`;
 }
 
+/** Parts of a whole in percent that add up to a hundred, if the parts do. */
+export function percents(parts: number[]): string[] {
+  const whole = parts.map((part) => Math.floor(100 * part + 1e-9));
+  const left = Math.round(100 * parts.reduce((sum, part) => sum + part, 0)) - whole.reduce((sum, part) => sum + part, 0);
+  const order = parts.map((part, place) => [100 * part - whole[place], place]).sort((a, b) => b[0] - a[0]);
+  for (const [, place] of order.slice(0, Math.max(0, left))) whole[place]++;
+  return whole.map((part) => `${part} %`);
+}
+
+/** How likely something is; never certain. */
+export function chance(part: number): string {
+  return part > 0.99 ? "more than 99 %" : part < 0.01 ? "less than 1 %" : percent(part);
+}
+
 /** Bytes in words. */
 export function bytes(count: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

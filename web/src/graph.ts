@@ -2,7 +2,7 @@
 import { ask, Refusal } from "./api";
 import { field, h, percent } from "./dom";
 
-const STYLE = `svg { width: 100%; height: 100%; display: block } g.node { cursor: pointer }
+const STYLE = `svg { width: 100%; height: 100%; display: block; filter: var(--drawing) } g.node { cursor: pointer }
 g.of-line rect { stroke: #0b5cad !important; stroke-width: 4 !important } g.labelled rect { fill: #fdbb5c !important } g.root rect { fill: #f08a80 !important }`;
 
 interface Picture { svg: string; lines: Record<string, number>; nodes: number; edges: number; shown: number }

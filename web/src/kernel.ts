@@ -1,7 +1,7 @@
 // The Kernel view: what a launch will take, live while it is written.
 import { ask, packed, Refusal, unpacked, withToken } from "./api";
 import { bars, COLOURS, cutCurve } from "./charts";
-import { announce, bytes, download, field, fill, h, percent, short, tabs, time } from "./dom";
+import { announce, bytes, chance, download, field, fill, h, percent, percents, short, tabs, time } from "./dom";
 import { Editor } from "./editor";
 import { GraphPane } from "./graph";
 
@@ -206,10 +206,12 @@ export class KernelView {
   private card(machine: Machine): HTMLElement {
     const { cut } = machine;
     const colour = (place: number) => COLOURS[place % COLOURS.length];
+    const used = Object.entries(cut.shares).filter(([, share]) => share > 0);
+    const portions = percents(used.map(([, share]) => share));
     const shared = cut.worth_sharing
       ? [h("b", { class: "good" }, `Share it: ${short(cut.gain)} × `), `the speed of ${cut.alone} alone, `,
-        Object.entries(cut.shares).filter(([, share]) => share > 0).map(([name, share]) => `${percent(share)} on ${name}`).join(", "),
-        cut.chance === null ? "." : `. It is faster with probability ${percent(cut.chance)}.`]
+        used.map(([name], place) => `${portions[place]} on ${name}`).join(", "),
+        cut.chance === null ? "." : `. It is faster with probability ${chance(cut.chance)}.`]
       : [h("b", {}, `Run it on ${cut.alone}. `), "Sharing it is not worth it."];
     const [first, second] = machine.devices;
     return h("article", { class: "card machine", "data-machine": machine.name },

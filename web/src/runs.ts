@@ -1,7 +1,7 @@
 // The Run view: jobs with their progress, what came of them, and two of them side by side.
 import { ask, follow, packed, Refusal, withToken } from "./api";
 import { bars, COLOURS, cutCurve, timeline } from "./charts";
-import { announce, download, fill, h, percent, short, time } from "./dom";
+import { announce, download, fill, h, percents, short, time } from "./dom";
 import { drawn, hear, nothingSaid, Said } from "./live";
 
 interface Job { id: string; verb: string; name: string; state: string; created: number; started: number | null; ended: number | null; error: { kind: string; message: string } | null; request: any; answer: any }
@@ -104,6 +104,7 @@ export class RunsView {
     }
     if (job.verb === "train") { fill(place, h("h2", {}, job.name), trainedWords(answer), drawn(told), buttons); return; }
     const devices = Object.keys(answer.devices);
+    const portions = percents(devices.map((name) => answer.split[name] ?? 0));
     const colour = (device: string) => COLOURS[devices.indexOf(device) % COLOURS.length];
     const [first, second] = devices;
     const forecast = answer.forecast?.devices ?? {};
@@ -122,8 +123,8 @@ export class RunsView {
       h("p", {}, `Policy ${answer.policy}: ${answer.reason}.`),
       answer.energy && answer.energy.joules === null && h("p", { class: "origin" }, `${answer.energy.reason}.`),
       h("h3", {}, "Who did how much"),
-      h("div", { class: "shares", role: "img", "aria-label": devices.map((name) => `${name} ${percent(answer.split[name] ?? 0)}`).join(", ") },
-        devices.filter((name) => answer.split[name] > 0).map((name) => h("span", { style: `flex:${answer.split[name]};background:${colour(name)}` }, `${name} ${percent(answer.split[name])}`))),
+      h("div", { class: "shares", role: "img", "aria-label": devices.map((name, place) => `${name} ${portions[place]}`).join(", ") },
+        devices.map((name, place) => answer.split[name] > 0 && h("span", { style: `flex:${answer.split[name]};background:${colour(name)}` }, `${name} ${portions[place]}`))),
       h("h3", {}, "When"), timeline(answer.timeline, answer.merge_milliseconds, Math.max(...answer.timeline.map((one: any) => one.began + one.upload + one.kernel + one.download)) + answer.merge_milliseconds),
       h("h3", {}, "Against the alternatives"),
       bars([...Object.entries(answer.alone as Record<string, number>).map(([name, value]) => ({ name: `${name} alone`, value, colour: colour(name) })),

@@ -165,11 +165,15 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 async def _refuse(refused: Refused, send: Send) -> None:
     status, body = failure_of(refused)
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    data = json.dumps({"error": body}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(data)).encode()),
+        (b"connection", b"close"),
+    ]
     if refused.retry_after is not None:
         headers.append((b"retry-after", str(refused.retry_after).encode()))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    data = json.dumps({"error": body}).encode()
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})
