@@ -322,6 +322,19 @@ def test_files_added_later_are_the_only_ones_made(corpus, tmp_path, store):
     assert len(seen) == 1
 
 
+def test_another_corpus_is_added_and_nothing_is_removed_unless_asked_for(corpus, tmp_path, store):
+    other = tmp_path / "others"
+    other.mkdir()
+    (other / "more.ll").write_text(chain(33))
+    both = build([other], store.folder, LabelSettings(), jobs=0)
+    assert len(both) == 21
+    assert {name.partition("/")[0] for name in both.names} == {"programs", "others"}
+    (other / "more.ll").write_text(chain(34))  # the same file, changed: it takes its own place
+    assert len(build([other], store.folder, LabelSettings(), jobs=0)) == 21
+    alone = build([other], store.folder, LabelSettings(), jobs=0, only=True)
+    assert list(alone.names) == ["others/more.ll"]
+
+
 def test_a_shard_that_was_cut_short_is_named_with_the_remedy(corpus, tmp_path, store):
     shard = next((store.folder / "work").glob("*.npz"))
     shard.write_bytes(shard.read_bytes()[:-400])

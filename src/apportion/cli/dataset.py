@@ -40,13 +40,14 @@ def dataflow(
     vocabulary_texts: int = 2_500,
     jobs: int | None = None,
     runner: str = "local",
+    only: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Label programs with the five data-flow analyses, for learning.
 
     Each graph is stored once and its labels as bits. Files are split 3:1:1 into train, val and test, the same
     for all analyses; identical graphs are kept once. The same command after an interruption goes on where it
-    was.
+    was; with another corpus it adds to what the folder holds.
 
     Args:
         corpus: Folders, archives (.tar, .tar.gz …) and files of .ll, .bc, .c, .cc, .cpp and .cl.
@@ -59,6 +60,7 @@ def dataflow(
         vocabulary_texts: How many texts a vocabulary made here has at most.
         jobs: How many processes work at once: 1 unless said; on a cluster, as many as there are.
         runner: Where files are labelled: local, ray, ray:HOST:PORT, slurm, or slurm:PARTITION.
+        only: Drop the files that the folder holds of corpora that are not named now.
         json: Print the summary as JSON.
     """
     if not corpus:
@@ -68,7 +70,10 @@ def dataflow(
         vocabulary=None if vocabulary is None else Vocabulary.read(vocabulary),
         vocabulary_texts=vocabulary_texts, jobs=1 if jobs is None else jobs, report=_Progress(),
         runner=None if runner == "local" else runner_of(runner, workers=jobs, deadline_seconds=FILE_SECONDS),
+        only=only,
     )  # fmt: skip
+    if only:
+        note(f"{out} holds the files of {', '.join(map(str, corpus))} alone now.")
     _note_failures(store)
     _print(store, json)
 

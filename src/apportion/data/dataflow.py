@@ -20,7 +20,7 @@ import numpy as np
 from apportion import __version__
 from apportion.data.archives import files_in
 from apportion.data.assembly import assemble
-from apportion.data.shards import FileResult, LabelledGraph, held, read_keys, write_shards
+from apportion.data.shards import FileResult, LabelledGraph, held, read_files, read_keys, write_shards
 from apportion.data.store import DataflowStore
 from apportion.errors import (
     AnalysisError,
@@ -108,9 +108,12 @@ def build(
     vocabulary_texts: int = 2_500,
     jobs: int = 1,
     runner: Runner | None = None,
+    only: bool = False,
     report: Report = lambda seen, failed: None,
 ) -> DataflowStore:
-    """Label every file of some corpora and write the store; what an earlier, interrupted call did is kept.
+    """Label every file of some corpora and add them to the store; what an earlier call did is kept.
+
+    A file that has changed takes the place of what it was.
 
     Args:
         corpora: folders, archives and files; sources by the ends of their names.
@@ -119,6 +122,7 @@ def build(
         vocabulary_texts: how many texts a vocabulary made here has at most.
         jobs: worker processes; 0 works in this one, where no file can be stopped when it takes too long.
         runner: where files are labelled, instead of in `jobs` processes of this machine.
+        only: leave out what earlier calls took from other corpora.
 
     Raises:
         InvalidSetting: the folder holds a build with other settings, or no file gave a graph.
@@ -128,15 +132,20 @@ def build(
     with held(out) as work:
         _agree(work, settings)
         known = {key for shard in sorted(work.glob("shard-*.npz")) for key in read_keys(shard)}
-        wanted: set[str] = set()
+        wanted: dict[str, tuple[str, str]] = {}
         write_shards(work, _results(corpora, settings, runner or _runner(jobs), known, wanted, report))
         described = {
             **asdict(settings), "vocabulary_texts": vocabulary_texts,
             "graph": asdict(GraphOptions()), "version": __version__,
         }  # fmt: skip
         shards = sorted(work.glob("shard-*.npz"))
+        taken = set(wanted)
+        if not only:
+            now = set(wanted.values())
+            earlier = (entry for shard in shards for entry in read_files(shard))
+            taken |= {key for key, corpus, name in earlier if (corpus, name) not in now}
         assemble(
-            shards, out, tasks=settings.tasks, seed=settings.seed, settings=described, wanted=wanted,
+            shards, out, tasks=settings.tasks, seed=settings.seed, settings=described, wanted=taken,
             vocabulary=vocabulary, vocabulary_texts=vocabulary_texts,
         )  # fmt: skip
     return DataflowStore.open(out)
@@ -219,10 +228,10 @@ def _results(
     settings: LabelSettings,
     runner: Runner | None,
     known: set[str],
-    wanted: set[str],
+    wanted: dict[str, tuple[str, str]],
     report: Report,
 ) -> Iterator[FileResult]:
-    """What became of each file that is not known; `wanted` receives the keys of all."""
+    """What became of each file that is not known; `wanted` receives the keys, corpora and names of all."""
     under_way: list[CorpusFile | None] = []
     seen = failed = 0
 
@@ -231,7 +240,7 @@ def _results(
         for file in corpus_files(corpora):
             if file.key in wanted:
                 continue
-            wanted.add(file.key)
+            wanted[file.key] = (file.corpus, file.name)
             if file.key in known:
                 seen += 1
                 continue

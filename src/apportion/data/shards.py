@@ -139,6 +139,11 @@ def read_keys(path: Path) -> list[str]:
     return [entry["key"] for entry in _files(path, _load(path, ("files",))) if not entry.get("again")]
 
 
+def read_files(path: Path) -> list[tuple[str, str, str]]:
+    """Key, corpus and name of each file in a shard."""
+    return [(entry["key"], entry["corpus"], entry["name"]) for entry in _files(path, _load(path, ("files",)))]
+
+
 def read_shard(path: Path) -> Iterator[FileResult]:
     """The results in a shard, in the order they were written.
 
