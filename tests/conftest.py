@@ -31,6 +31,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("APPORTION_CACHE", str(folder))
+        patch.setenv("APPORTION_HOME", str(tmp_path_factory.mktemp("kept")))
         yield folder
 
 

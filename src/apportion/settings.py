@@ -59,6 +59,15 @@ def cache_folder(*parts: str) -> Path:
     return folder
 
 
+def home_folder(*parts: str) -> Path:
+    """A place for what somebody made and keeps, such as models: `$APPORTION_HOME`, else the user's folder of
+    data; it need not be there yet."""
+    place = os.environ.get("APPORTION_HOME") or ""
+    data = os.environ.get("XDG_DATA_HOME", "")
+    user = Path(data) if os.path.isabs(data) else Path("~/.local/share").expanduser()
+    return (Path(place) if place else user / "apportion").joinpath(*parts)
+
+
 def _user_cache() -> Path:
     """`$XDG_CACHE_HOME`; that is to be passed over where it is empty or relative, else `~/.cache`."""
     place = os.environ.get("XDG_CACHE_HOME", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("ziglang")
 
+from apportion.cli import main
 from apportion.data.counter_table import CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn import learners
@@ -155,3 +157,36 @@ def test_the_data_of_a_learner_of_shares_must_be_named(tmp_path: Path) -> None:
     path.write_text('learner = "pooled-forests"\n[data]\npair = "h200"\nmeasurements = "m"\n')
     with pytest.raises(InvalidSetting, match=r"Measurements need the folder of their kernels: data\.sources"):
         learner_of(path)
+
+
+def test_a_model_of_ones_own_is_found_by_its_name_and_its_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("APPORTION_HOME", str(tmp_path / "home"))
+    data = campaign(tmp_path)
+    lines = [f'{key} = "{value}"' for key, value in data.items()]
+    experiment = tmp_path / "mine.toml"
+    experiment.write_text("\n".join(['learner = "share-forest"', "[data]", *lines]))
+    run("train", experiment, "--set", "hyperparameters.trees=2", "--name", "office")
+    assert (tmp_path / "home" / "models" / "office" / "artifact.json").is_file()
+    kernel = tmp_path / "f.cl"
+    kernel.write_text("kernel void f(global float *x) { x[get_global_id(0)] = 1; }")
+    launch = ("predict", kernel, "-l", "64", "-n", "65536", "--bytes", "262144", "--json")
+    capsys.readouterr()
+    answers = []
+    for which in (("--model", "office"), ("--pair", "mine")):
+        run(*launch, *which)
+        answers.append(json.loads(capsys.readouterr().out)["cpu_share"])
+    assert answers[0] == answers[1]
+    run("models", "list", "--json")
+    listed = {line["name"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert (listed["office"]["about"], listed["office"]["question"]) == ("mine", "shares")
+    assert "xeon-h200" in listed
+    run("train", experiment, "--name", "xeon-h200", code=1)
+    assert "xeon-h200 is a model that the package ships" in capsys.readouterr().err
+
+
+def run(*words: object, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert int(ended.value.code or 0) == code

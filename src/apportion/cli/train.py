@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from apportion import weights
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
+from apportion.learn.base import list_again
 from apportion.learn.learner import learner_of
 from apportion.report.numbers import with_interval
 
@@ -18,6 +21,7 @@ def train(
     *experiments: Path,
     set: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     out: Path | None = None,
+    name: str | None = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -34,6 +38,9 @@ def train(
         A setting to lay over each file, as key=value; dots reach into tables. May be given several times.
     out
         The run's folder, or with several experiments the folder of their folders; by default runs/NAME.
+    name
+        Keep the model under this name in your own folder (`$APPORTION_HOME`, else ~/.local/share/apportion).
+        It is then listed by `apportion models`, and found as --model NAME and by the --pair that it is of.
     resume
         Go on where an interrupted run stood.
     json
@@ -41,17 +48,36 @@ def train(
     """
     if not experiments:
         raise InvalidSetting("Name at least one experiment, for example experiments/dataflow-liveness.toml")
+    if name is not None:
+        out = _own(name, experiments, out)
     results: dict[str, dict[str, Any]] = {}
     for path in experiments:
         folder = Path("runs") / path.stem if out is None else out / path.stem if len(experiments) > 1 else out
         results[path.stem] = learner_of(path, set).train(folder, resume=resume)
-        note(f"The model is in {folder}; verbs that ask one take it as --model {folder}")
+        note(f"The model is in {folder}; verbs that ask one take it as --model {name or folder}")
+    if name is not None:
+        list_again(weights.own_folder())
     if json:
         print_json(results)
         return
-    for name, result in results.items():
+    for title, result in results.items():
         rows = [(key, _words(value)) for key, value in _scores(result).items()]
-        print_table(("score", "value"), rows, title=f"{name}: {result.get('seconds', 0):.0f} s")
+        print_table(("score", "value"), rows, title=f"{title}: {result.get('seconds', 0):.0f} s")
+
+
+def _own(name: str, experiments: tuple[Path, ...], out: Path | None) -> Path:
+    """The folder of a model that is kept under a name.
+
+    Raises:
+        InvalidSetting: the name is taken or is none, or it does not say one folder.
+    """
+    if out is not None or len(experiments) != 1:
+        raise InvalidSetting("--name keeps the model of one experiment, in your own folder: leave out --out")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name):
+        raise InvalidSetting(f"A model's name has up to 64 letters, digits and .-_, and {name!r} has others")
+    if name in {one.name for one in weights.manifest(weights.WEIGHTS).models}:
+        raise InvalidSetting(f"{name} is a model that the package ships: choose another name")
+    return weights.own_folder() / name
 
 
 def _scores(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,20 @@
-"""Every model that the package ships: a folder each, and `manifest.json`, which lists them all."""
+"""Every model that the package ships: a folder each, and `manifest.json`, which lists them all.
+
+Models of one's own are kept the same way in a folder of the user's, and are found by name beside them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from apportion.data.artifact import DESCRIPTION, Artifact, read_description
 from apportion.errors import UnknownName
-from apportion.settings import convert, read_json, replace_file
+from apportion.settings import convert, home_folder, read_json, replace_file
 
 WEIGHTS = Path(__file__).parent
 "The folder of the shipped models."
@@ -73,13 +76,25 @@ class ModelManifest:
         return first, self.defaults.get(f"{model.question}/{model.about}") != model.name
 
 
+def own_folder() -> Path:
+    """Where models of one's own are kept under their names; see `settings.home_folder`."""
+    return home_folder("models")
+
+
 def manifest(folder: Path | None = None) -> ModelManifest:
-    """The manifest of a folder of models, by default that of the shipped ones; read once.
+    """The manifest of a folder of models; by default the shipped ones, and after them the user's own.
 
     Raises:
         UnreadableFile, MalformedInput, InvalidSetting: there is none, or it is damaged.
     """
-    return _manifest(folder or WEIGHTS)
+    if folder is not None:
+        return _manifest(folder)
+    own = own_folder()
+    try:
+        changed = (own / MANIFEST).stat().st_mtime_ns
+    except OSError:
+        return _manifest(WEIGHTS)
+    return _with_own(own, changed)
 
 
 @cache
@@ -88,8 +103,21 @@ def _manifest(folder: Path) -> ModelManifest:
     return convert(ModelManifest, read_json(path), source=str(path))
 
 
+@lru_cache(maxsize=1)
+def _with_own(folder: Path, changed: int) -> ModelManifest:
+    shipped, path = _manifest(WEIGHTS), folder / MANIFEST
+    own = convert(ModelManifest, read_json(path), source=str(path))
+    return replace(
+        shipped,
+        models=(
+            *shipped.models,
+            *(replace(model, name=model.folder, folder=str(folder / model.folder)) for model in own.models),
+        ),
+    )
+
+
 def folder_of(name: str) -> Path:
-    """Where the shipped model of this name lies.
+    """Where the model of this name lies, a shipped one or the user's own.
 
     Raises:
         UnknownName: there is none.
