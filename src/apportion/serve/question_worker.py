@@ -23,7 +23,7 @@ from apportion.jobs.lifetime import end_with_parent
 from apportion.jobs.processors import peak_memory_bytes
 from apportion.serve.failures import failure_of
 from apportion.serve.verbs import answer
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, home_folder
 
 if sys.platform != "win32":
     import resource
@@ -88,6 +88,7 @@ def _restrict(folder: Path) -> bool:
     rights: list[tuple[Path, int]] = [
         (Path("/"), landlock.LIST),  # the drivers' library for processors begins there
         *((place, landlock.EXECUTE) for place in (*map(Path, _READABLE), *sorted(installed))),
+        (home_folder(), landlock.READ),  # models of the user's own
         *((place, landlock.KEEP) for place in (*map(Path, _WRITABLE), cache_folder(), folder)),
     ]
     descriptor = landlock.ruleset(rights)
