@@ -143,3 +143,47 @@ def test_a_result_is_made_once(tmp_path: Path):
 def test_the_hash_has_as_many_digits_as_asked_for():
     assert digest_of({"a": 1}, digits=20).startswith(digest_of({"a": 1}))
     assert len(digest_of([1, 2], digits=24)) == 24
+
+
+def test_in_a_turn_a_journal_sees_what_others_added_since_its_last(tmp_path: Path):
+    mine, theirs = Journal(tmp_path / "shared.jsonl"), Journal(tmp_path / "shared.jsonl")
+    with mine.turn() as new:
+        assert new == []
+        mine.add({"a": 1})
+    theirs.add({"b": 2}, {"b": 3})
+    with mine.turn() as new:
+        assert new == [{"b": 2}, {"b": 3}]
+        mine.add({"a": 4})
+    with mine.turn() as new:
+        assert new == []
+    with theirs.turn() as new:
+        assert new == [{"a": 1}, {"b": 2}, {"b": 3}, {"a": 4}]
+    with (tmp_path / "shared.jsonl").open("a") as file:
+        file.write('{"a": 5, ')
+    with mine.turn() as new:
+        assert new == []
+    theirs.add({"b": 6})
+    with mine.turn() as new:
+        assert new == [{"b": 6}]
+    with (tmp_path / "shared.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    with pytest.raises(MalformedInput, match=r"shared\.jsonl:6: not a line"), mine.turn():
+        pass
+
+
+def test_what_is_added_in_a_turn_has_nothing_of_others_before_it(tmp_path: Path):
+    """Four processes count in one file, each by what it reads there."""
+    program = """
+import sys
+from pathlib import Path
+from apportion.jobs.journal import Journal
+journal, highest = Journal(Path(sys.argv[1]), sync=False), 0
+for _ in range(50):
+    with journal.turn() as new:
+        highest = max([highest, *(entry["number"] for entry in new)]) + 1
+        journal.add({"number": highest})
+"""
+    path = tmp_path / "numbers.jsonl"
+    counting = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(4)]
+    assert [process.wait() for process in counting] == [0] * 4
+    assert [entry["number"] for entry in Journal(path).entries()] == list(range(1, 201))

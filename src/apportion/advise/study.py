@@ -16,14 +16,14 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.jobs.holding import lock
+from apportion.jobs.journal import Entry, Journal
 from apportion.measure.space import Configuration, Range, Space, key_of
 
 FORMAT = 1
@@ -67,48 +67,37 @@ class Study:
         self.space, self.path, self.name = space, path, name
         self.measured: dict[str, TriedConfiguration] = {}
         self._claims: dict[str, tuple[Configuration, str, float]] = {}
-        self._read = 0
+        self._journal = None if path is None else Journal(path)
+        self._lines = 0
         self._values = {
             parameter: {_json(value): value for value in values}
             for parameter, values in space.values.items()
             if not isinstance(values, Range)
         }
         self._me = f"{platform.node()}:{os.getpid()}"
-        if path is not None:
-            with self._locked() as file:
-                self._catch_up(file)
+        with self.turn():
+            pass
 
     @classmethod
     def read(cls, path: Path, space: Space) -> list[TriedConfiguration]:
         """What a study measured, of this space or of one that differs in its values (another size)."""
         found = cls(space)
-        try:
-            lines = path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UnreadableFile(f"Cannot read {path}: {error}") from error
-        for number, line in enumerate(lines[1:], start=2):
-            try:
-                found._line(json.loads(line), first=False)
-            except (ValueError, KeyError, TypeError) as error:
-                if number < len(lines):  # the last may have been cut short
-                    raise MalformedInput(
-                        f"no line of a study ({error})", file=str(path), line=number
-                    ) from error
+        if not path.is_file():
+            raise UnreadableFile(f"Cannot read {path}: there is no such file")
+        found._take_all(Journal(path).entries()[1:], path, 2)
         return list(found.measured.values())
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Within it nobody else reads or writes: look at `measured` and `claimed`, then `claim`."""
-        if self.path is None:
+        if self._journal is None or self.path is None:
             yield
             return
-        with self._locked() as file:
-            self._catch_up(file)
-            self._file = file
-            try:
-                yield
-            finally:
-                del self._file
+        with self._journal.turn() as new:
+            if not self._lines and not new:
+                self._add({"study": FORMAT, "name": self.name, "space": described(self.space)})
+            self._take_all(new, self.path, self._lines + 1)
+            yield
 
     @property
     def claimed(self) -> list[Configuration]:
@@ -117,8 +106,7 @@ class Study:
 
     def claim(self, one: Configuration, *, by: str = "") -> None:
         """Say, within a turn, that this process measures a configuration; or somebody else, as `ASKED`."""
-        if self.path is not None:
-            self._append(self._file, {"claim": dict(one), "by": by or self._me, "at": time.time()})
+        self._add({"claim": dict(one), "by": by or self._me, "at": time.time()})
 
     def add(self, found: TriedConfiguration) -> None:
         """Keep what came of a configuration."""
@@ -129,46 +117,23 @@ class Study:
         line |= {"failure": found.failure} if found.failure else {"value": found.value}
         line |= {"metrics": dict(found.metrics)} if found.metrics else {}
         line |= {"pruned": True} if found.pruned else {}
-        with self._locked() as file:
-            self._catch_up(file)
-            self._append(file, line)
+        with self.turn():
+            self._add(line)
 
     def _take(self, found: TriedConfiguration) -> None:
         key = key_of(found.configuration)
         self._claims.pop(key, None)
         self.measured[key] = found
 
-    @contextmanager
-    def _locked(self) -> Iterator[IO[bytes]]:
-        assert self.path is not None
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b") as file:
-                lock(file.fileno(), wait=True)
-                yield file
-        except OSError as error:
-            raise UnreadableFile(f"Cannot use the study {self.path}: {error.strerror or error}") from error
-
-    def _catch_up(self, file: IO[bytes]) -> None:
-        """Read what was written since; a line without an end, which a kill left, is taken off."""
-        file.seek(self._read)
-        data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            file.truncate(self._read + len(whole))
-        if self._read == 0 and not whole:
-            self._append(file, {"study": FORMAT, "name": self.name, "space": described(self.space)})
-            return
-        for number, line in enumerate(whole.splitlines(), start=1):
+    def _take_all(self, lines: Iterable[Entry], path: Path, first: int) -> None:
+        for number, line in enumerate(lines, first):
             try:
-                self._line(json.loads(line), first=self._read == 0 and number == 1)
+                self._line(line, first=number == 1)
+            except InvalidSetting:
+                raise
             except (ValueError, KeyError, TypeError) as error:
-                if isinstance(error, InvalidSetting):
-                    raise
-                raise MalformedInput(
-                    f"no line of a study ({error})", file=str(self.path), line=number
-                ) from error
-        self._read += len(whole)
+                raise MalformedInput(f"no line of a study ({error})", file=str(path), line=number) from error
+            self._lines = number
 
     def _line(self, said: dict[str, Any], *, first: bool) -> None:
         if first:
@@ -196,12 +161,10 @@ class Study:
             for name, value in said.items()
         }
 
-    def _append(self, file: IO[bytes], said: dict[str, Any]) -> None:
-        line = (_json(said) + "\n").encode()
-        file.seek(0, os.SEEK_END)
-        file.write(line)
-        file.flush()
-        self._read = file.tell()
+    def _add(self, said: dict[str, Any]) -> None:
+        if self._journal is not None:
+            self._journal.add(json.loads(_json(said)))
+            self._lines += 1
 
 
 def described(space: Space) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class Journal:
     def __init__(self, path: Path, *, sync: bool = True) -> None:
         self.path, self.sync = path, sync
         self._held: IO[bytes] | None = None
+        self._seen = self._lines = 0
+        "Bytes and lines that turns have read."
 
     def entries(self) -> list[Entry]:
         """Every whole entry, in the order in which they were added.
@@ -43,8 +45,11 @@ class Journal:
             data = self.path.read_bytes() if self.path.exists() else b""
         except OSError as error:
             raise UnreadableFile(f"Cannot read {self.path}: {error.strerror}") from error
+        return self._parsed(data[: _whole(data)], 1)
+
+    def _parsed(self, data: bytes, first: int) -> list[Entry]:
         found: list[Entry] = []
-        for number, line in enumerate(data[: _whole(data)].splitlines(), 1):
+        for number, line in enumerate(data.splitlines(), first):
             try:
                 entry = json.loads(line)
             except ValueError as error:
@@ -91,6 +96,30 @@ class Journal:
                 yield
             finally:
                 self._held = None
+
+    @contextmanager
+    def turn(self) -> Iterator[list[Entry]]:
+        """Keep other processes from reading and adding for a moment; what was added since the last turn.
+
+        Processes that share a journal look at what the others did, and then add, without one between.
+
+        Raises:
+            UnreadableFile, MalformedInput: the file cannot be used, or holds something else.
+        """
+        with self._open() as file:
+            file.seek(self._seen)
+            data = file.read()
+            new = self._parsed(data, self._lines + 1)
+            self._seen, self._lines = self._seen + len(data), self._lines + len(new)
+            self._held = file
+            try:
+                yield new
+            finally:
+                self._held = None
+                added = os.fstat(file.fileno()).st_size - self._seen
+                file.seek(self._seen)
+                self._lines += file.read(added).count(b"\n")
+                self._seen += added
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
