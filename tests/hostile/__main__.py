@@ -189,6 +189,8 @@ A kernel is *survived* when what it tried failed or its launch was ended, the us
 and the next kernel of the same worker gives the right result. Cases are tried / survived."""
 
 _REST = """\
+*It came to 0*: the loop without end was left out by the driver's compiler, and did no harm; it is written so since that none can.
+
 Kernels go round every check of the source: they are handed to the driver's compiler as they are, on processors with system calls in
 inline assembly, as a fault in a driver would allow. A GPU's kernel makes no system calls: against NVIDIA's driver stands what plain
 OpenCL C, its assembly (PTX) and its compiler can do; what a fault in that driver would allow is tried from PoCL in a process that

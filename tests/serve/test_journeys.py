@@ -121,11 +121,11 @@ def test_measuring_and_training_are_followed_by_live_curves(page, service):
     visit(page, service, "Machine")
     page.get_by_role("button", name="Train on what was measured").click()
     curve = page.locator("svg[aria-label^='Training: error']")
-    expect(curve).to_be_visible(timeout=90_000)
+    expect(curve).to_be_visible(timeout=300_000)
     expect(page.locator(".machine-view .status")).to_contain_text("this-machine: done")
     expect(page.get_by_text("on what was held out")).to_be_visible()
     page.get_by_role("button", name="Measure the examples here").click()
-    expect(page.locator("svg[aria-label^='Measured times']")).to_be_visible(timeout=90_000)
+    expect(page.locator("svg[aria-label^='Measured times']")).to_be_visible(timeout=300_000)
     for job in service.ask("GET", "/api/jobs?state=running").json:
         service.ask("POST", f"/api/jobs/{job['id']}/cancel", {})
     expect(page.locator(".machine-view .status")).to_contain_text("examples: cancelled")
