@@ -368,3 +368,29 @@ def test_a_session_for_least_energy_stays_on_the_device_that_draws_less(opened: 
         (decision,) = session.explain()
         assert decision.device == "cpu2"
         assert "energy" in decision.reason
+
+
+def test_the_report_draws_launches_and_copies(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        session.timeline()  # from now on it is kept
+        x = session.array(np.arange(N, dtype=np.int32))
+        scale = session.kernel(SOURCE, "scale")
+        for _ in range(3):
+            scale(x, 2, global_size=N, device="cpu2")
+        x.numpy()
+        page = session.report()
+    assert "A session of 3 launches" in page
+    assert page.count("scale: ") == 3
+    assert "array 1 → cpu2: " in page
+    assert "array 1 ← cpu2: " in page
+    assert "asked for" in page
+    assert "<svg" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_an_array_without_elements_is_read_and_launched_over(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        empty, none = session.array(np.zeros(0, np.int32)), session.zeros((0, 3), np.float32)
+        session.kernel(SOURCE, "scale")(empty, 3, global_size=0)
+        assert empty.numpy().tolist() == []
+        assert none.numpy().shape == (0, 3)

@@ -252,7 +252,9 @@ class Session:
     def explain(self) -> list[Decision]:
         """Where each kernel runs, and why; after everything launched so far has ended."""
         self.wait()
-        self._learn(self._groups.values())
+        asked_for = [bound.group for bound in self._bound_launches() if bound.pinned is not None]
+        groups = [group for group in dict.fromkeys([*self._groups.values(), *asked_for]) if group.count]
+        self._learn(groups)
         return [
             Decision(
                 group.name.rpartition(" ")[0], int(group.name.rpartition(" ")[2]),
@@ -260,7 +262,7 @@ class Session:
                 {name: 1e3 * group.belief.seconds(name) for name in group.belief.names},
                 tuple(self.devices[place].id for place in sorted(group.measured)),
             )
-            for group in self._groups.values()
+            for group in groups
         ]  # fmt: skip
 
     def timeline(self) -> list[TimelineEvent]:
@@ -275,6 +277,13 @@ class Session:
                 what = f"{array.name if array is not None else 'an array'} {arrow} {span.device}"
             events.append(TimelineEvent(what, span.device, 1e3 * span.began, 1e3 * span.ended, span.nbytes))
         return events
+
+    def report(self) -> str:
+        """A page of HTML: where each kernel runs and why, and the timeline with its copies drawn."""
+        from apportion.coexecution.session_page import session_page  # few ask for it, and it draws
+
+        events = self.timeline()
+        return session_page(self.explain(), events)
 
     def close(self) -> None:
         """Wait for what was launched, and let go of the devices; twice does nothing. Arrays stay readable
@@ -311,7 +320,7 @@ class Session:
         self._planner.note(ProgramStep(None, ((id(array), array.nbytes),), ()))
         self._copy_home(array)
         self._drain()
-        if lost := array.residency.nowhere():
+        if array.nbytes and (lost := array.residency.nowhere()):
             raise DataLost(_lost_in_words(array, lost))
 
     def about_to_write(self, array: SessionArray, *, whole: bool) -> None:
