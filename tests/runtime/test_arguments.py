@@ -76,6 +76,21 @@ def test_arguments_are_read_as_the_command_line_writes_them(tmp_path: Path) -> N
     assert made.assumed == ()
 
 
+def test_an_archive_of_arrays_gives_each_argument_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "data.npz"
+    np.savez(file, x=np.arange(4, dtype=np.float32), seen=np.arange(6, dtype=np.int32))
+    made = arguments_for(SIGNATURE, ACCESS, SPAN, [f"x={file}", f"where={file}:seen"])
+    assert made.values["x"].tolist() == [0, 1, 2, 3]  # type: ignore[union-attr]
+    assert made.values["where"].tolist() == [0, 1, 2, 3, 4, 5]  # type: ignore[union-attr]
+    with pytest.raises(UnknownName, match=r"No array in .* called 'out'. There are: seen, x"):
+        arguments_for(SIGNATURE, ACCESS, SPAN, [f"out={file}"])
+    with pytest.raises(UnreadableFile, match="Cannot read the array"):
+        arguments_for(SIGNATURE, ACCESS, SPAN, [f"out={file}:nothing"])
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(UnreadableFile, match="Cannot read the arrays of"):
+        arguments_for(SIGNATURE, ACCESS, SPAN, [f"x={file}"])
+
+
 @pytest.mark.parametrize(("word", "value"), [("N", 128), ("int32:N0", 128), ("N0+L", 160), ("int32:7", 7)])
 def test_integers_may_be_written_with_letters(word: str, value: int) -> None:
     assert arguments_for(SIGNATURE, ACCESS, SPAN, [f"n={word}"]).values["n"] == value

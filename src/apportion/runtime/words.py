@@ -1,7 +1,8 @@
 """The language that arguments are written in, the same on the command line, in JSON and in tables.
 
 `float32[4096]=random` is an array, `int32:17` a value, `local:1024` memory of each work-group,
-`image2d:rgba8[1024,768]` an image, `sampler:clamp,linear` how images are read, `data.npy` what a file holds.
+`image2d:rgba8[1024,768]` an image, `sampler:clamp,linear` how images are read, `data.npy` and `data.npz:x`
+what a file holds.
 Sizes may be sums and products of numbers and letters: `N` for all work-items, `N0` to `N2` for those of a
 dimension, `L` and `L0` to `L2` for a work-group's. A number alone takes the type that the kernel says.
 """
@@ -16,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +45,13 @@ _VALUE = re.compile(r"(?P<type>[a-z]+\d*):(?P<value>.+)")
 _IMAGE = re.compile(
     r"(?P<kind>image[123]d(?:_array|_buffer)?):(?P<format>\w+)\[(?P<shape>[^\]]+)\](?:=(?P<fill>.+))?"
 )
+_ARCHIVE = re.compile(r"(.+\.npz)(?::(\w+))?")
 _FACTORS = re.compile(r"([*/])")
-_DAMAGE = (OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, RecursionError)
-"What reading a .npy file raises; Python's own parser reads its header."
+_DAMAGE = (
+    OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, RecursionError, BadZipFile,
+    KeyError,
+)  # fmt: skip
+"What reading a .npy or .npz file raises; Python's own parser reads its header."
 _MOST_FIELDS = 1 << 16
 "Of one type in a row, in a structure."
 _DIGITS = re.compile(r"[0-9]+")
@@ -160,8 +166,10 @@ class ArrayWord:
                 return Contents(self.count / 2, 1.0)
             case "file":
                 try:
+                    if _ARCHIVE.fullmatch(rest):
+                        return contents_of(array_in(Path(rest)))
                     return contents_of(np.load(rest, mmap_mode="r", allow_pickle=False))
-                except _DAMAGE:
+                except (*_DAMAGE, UnreadableFile):
                     return None
         return Contents(
             self.bound / 2, self.bound / 6
@@ -369,6 +377,8 @@ def _word_for(argument: KernelArgument, text: str, span: NDRange, fill: str) -> 
     path, _, _ = text.partition("=")
     if path.endswith((".npy", *_PICTURES)) and "[" not in text:
         return _file_word(argument, Path(text))
+    if (archive := _ARCHIVE.fullmatch(text)) and "[" not in text:
+        return _file_word(argument, Path(f"{archive[1]}:{archive[2] or _chosen(archive[1], argument.name)}"))
     if match := _VALUE.fullmatch(text):
         if argument.scalar_type is not None and match["type"] in (*TYPES, *_ALIASES):
             given = dtype_of(match["type"])
@@ -455,13 +465,28 @@ def _file_word(argument: KernelArgument, path: Path) -> str:
     return f"{word}[{','.join(map(str, values.shape))}]=file:{path}"
 
 
+def _chosen(archive: str, name: str) -> str:
+    """The array of a `.npz` file that an argument takes: the one of its name, else the only one."""
+    try:
+        with np.load(archive, allow_pickle=False) as arrays:
+            there = list(arrays)
+    except _DAMAGE as error:
+        raise UnreadableFile(f"Cannot read the arrays of {archive}: {error!s:.200}") from error
+    if name not in there and len(there) != 1:
+        raise UnknownName(f"array in {archive}", name, there)
+    return name if name in there else there[0]
+
+
 def array_in(path: Path) -> NDArray[Any]:
-    """The array in a `.npy` file.
+    """The array in a `.npy` file, or in a `.npz` file the one whose name stands behind it: `data.npz:x`.
 
     Raises:
         UnreadableFile: it holds none.
     """
     try:
+        if archive := _ARCHIVE.fullmatch(str(path)):
+            with np.load(archive[1], allow_pickle=False) as arrays:
+                return np.array(arrays[archive[2]], order="C")
         # Mapped first: a header that promises more than the file holds is noticed before memory is asked for.
         with np.errstate(over="raise"):
             values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
