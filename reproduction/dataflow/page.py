@@ -75,12 +75,12 @@ def page(
     inside = [row for row in plan.rows if not row.elsewhere]
     outside = [row for row in plan.rows if row.elsewhere]
     lines = [
-        "# Learning the data-flow analyses: Table 4.1 on our corpus",
+        f"# {plan.title}",
         "",
         *_verdict(plan, ended),
         *_shipped_verdict(shipped),
         "",
-        *_made(ended),
+        *_made(plan, ended),
         "",
         *_table(plan, inside, ended),
         "",
@@ -135,6 +135,8 @@ def page(
 
 def _verdict(plan: TablePlan, ended: Sequence[FinishedRun]) -> list[str]:
     held = [row for row in summaries(plan, ended) if row["goal"] is not None]
+    if not held:
+        return ["**No row is held to a goal here: rows stand beside one another.**"]
     missed = [f"{row['name']} ({row['f1']:.3f}, goal {row['goal']})" for row in held if not row["met"]]
     best = _best_rows(plan, ended)
     met = [row for row in held if row["met"] and row["name"] in best]
@@ -235,7 +237,7 @@ def _scored(scores: Mapping[str, Any]) -> tuple[str, str, str]:
     )
 
 
-def _made(ended: Sequence[FinishedRun]) -> list[str]:
+def _made(plan: TablePlan, ended: Sequence[FinishedRun]) -> list[str]:
     prints = {one.run.row.labels: str(one.settings["data_fingerprint"]) for one in ended}
     device = sorted({str(one.result["hardware"]) for one in ended})
     dates = sorted({str(one.result["date"]) for one in ended})
@@ -248,10 +250,10 @@ def _made(ended: Sequence[FinishedRun]) -> list[str]:
         f"Trained and tested on {', '.join(device)}, {' and '.join(dates)}, by",
         "",
         "```console",
-        "$ python -m reproduction dataflow --store STORE --exact-store EXACT --jobs 12 --seconds 390",
+        f"$ {plan.command}",
         "```",
         "",
-        f"on [the corpus](dataflow-corpus.md) (fingerprints {named}),",
+        f"on {plan.corpus} (fingerprints {named}),",
         "split 3:1:1 by file with identical graphs kept once, so that no graph stands on both sides.",
         f"Trained on instances of at most 30 steps in graphs of at most {_limits(largest)} nodes, tested",
         f"on graphs of up to {_limits(tested)}. All runs of a task are tested on the same instances;",

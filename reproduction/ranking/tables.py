@@ -191,7 +191,9 @@ def cell_seeds(plan: Reproduction, parts: Sequence[Part]) -> list[CellSeed]:
             make = _network(plan, variant, part.kind, batch, epochs)
             cells.append((variant.name, batch, epochs, settings, make))
         for name, batch, epochs, made_with, make in cells:
-            found += [CellSeed(name, batch, epochs, part, seed, made_with, make) for seed in range(plan.seeds)]
+            found += [
+                CellSeed(name, batch, epochs, part, seed, made_with, make) for seed in range(plan.seeds)
+            ]
     return found
 
 
