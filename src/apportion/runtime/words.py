@@ -468,7 +468,7 @@ def _file_word(argument: KernelArgument, path: Path) -> str:
 def _chosen(archive: str, name: str) -> str:
     """The array of a `.npz` file that an argument takes: the one of its name, else the only one."""
     try:
-        with np.load(archive, allow_pickle=False) as arrays:
+        with open(archive, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             there = list(arrays)
     except _DAMAGE as error:
         raise UnreadableFile(f"Cannot read the arrays of {archive}: {error!s:.200}") from error
@@ -485,7 +485,7 @@ def array_in(path: Path) -> NDArray[Any]:
     """
     try:
         if archive := _ARCHIVE.fullmatch(str(path)):
-            with np.load(archive[1], allow_pickle=False) as arrays:
+            with open(archive[1], "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return np.array(arrays[archive[2]], order="C")
         # Mapped first: a header that promises more than the file holds is noticed before memory is asked for.
         with np.errstate(over="raise"):
