@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from apportion.settings import cache_folder
+from apportion.settings import cache_folder, whole_file
 
 FORMAT = "apportion-ir-1"
 "Changes when entries of older versions must no longer be used."
@@ -54,14 +53,8 @@ def store(key: str, text: str) -> None:
     with suppress(OSError):
         path = _path(key)
         path.parent.mkdir(exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_head(body) + b"\n" + body)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with whole_file(path) as part:
+            part.write_bytes(_head(body) + b"\n" + body)
         if next(_stores) % _STORES_BETWEEN_LOOKS == 0:
             shrink(cache_folder("ir"), MOST_BYTES)
 

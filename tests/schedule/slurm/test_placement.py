@@ -110,6 +110,8 @@ def test_history_keeps_each_job_once_and_passes_over_a_line_cut_off(tmp_path):
     with path.open("a") as file:
         file.write('{"job": "2", "prog')
     assert [one.job for one in read_history(path)] == ["1"]
+    append_history(path, [run("quartz", 7.0, number="3")], known)
+    assert [(one.job, one.seconds) for one in read_history(path)] == [("1", 5.0), ("3", 7.0)]
 
 
 KILLED = """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from apportion.errors import JobError, UnreadableFile
+from apportion.jobs.journal import Journal
 from apportion.schedule.readers.sacct import FORMAT, PROFILE, FinishedJob, finished_jobs
 
 MARK = "apportion:"
@@ -136,15 +137,15 @@ def ended_jobs(jobs: list[SlurmJob]) -> list[FinishedJob]:
 
 
 def append_history(path: Path, jobs: list[FinishedJob], known: set[str]) -> None:
-    """Add jobs that are not known yet; a line cut off by an interruption is left behind on reading."""
-    lines = []
-    for job in jobs:
-        if job.job not in known:
-            known.add(job.job)
-            lines.append(json.dumps({**vars(job), "limit": min(job.limit, 1e12)}) + "\n")
-    if lines:
-        with path.open("a") as file:
-            file.write("".join(lines))
+    """Add jobs that are not known yet.
+
+    Raises:
+        UnreadableFile: the file cannot be written.
+    """
+    new = {job.job: {**vars(job), "limit": min(job.limit, 1e12)} for job in jobs if job.job not in known}
+    known.update(new)
+    if new:
+        Journal(path).add(*new.values())
 
 
 def read_history(path: Path) -> list[FinishedJob]:
