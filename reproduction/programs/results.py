@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ def read_results(folder: Path) -> dict[str, Any]:
             for path in sorted(folder.glob("recording-*/efficiency.jsonl"))
         },
     }
+
+
+def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs as one: what a later one measured again takes the place of what was there."""
+    found: dict[str, Any] = {}
+    for each in results:
+        parts = {**found.get("parts", {}), **each["parts"]}
+        found = {**found, **{name: value for name, value in each.items() if value}, "parts": parts}
+    return found
 
 
 def _short(info: dict[str, Any]) -> dict[str, Any]:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from apportion.cli.show import note
 from apportion.settings import replace_file
 from reproduction.programs.page import page
-from reproduction.programs.results import read_results
+from reproduction.programs.results import joined, read_results
 from reproduction.stored import keep, kept
 
 STORED = Path(__file__).with_name("stored.json.gz")
 
 
-def programs(*, take: Path | None = None, out: Path = Path("docs/results/programs.md")) -> None:
+def programs(
+    *,
+    take: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
+    out: Path = Path("docs/results/programs.md"),
+) -> None:
     """Write the page about programs of many kernels beside their peers.
 
     Args:
-        take: a folder with what `tools/lent-programs.sh` brought back: store that first.
+        take: folders with what `tools/lent-programs.sh` brought back, unpacked: store that first. What a
+            later one measured again takes the place of what an earlier one did.
         out: where the page goes.
     """
-    if take is not None:
-        keep(STORED, read_results(take))
+    if take:
+        keep(STORED, joined([read_results(folder) for folder in take]))
     found = kept(STORED, made_by="tools/lent-programs.sh, then python -m reproduction programs --take FOLDER")
     replace_file(out, page(found).encode())
     note(f"The page is {out}")
