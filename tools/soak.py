@@ -40,10 +40,10 @@ class Part:
 
 
 PARTS = (
-    Part("fuzz-ir", 0.25, "tools/fuzz_ir.py --mutants 10000000 --seed {seed} --seconds {seconds}"),
+    Part("fuzz-ir", 0.25, "-m reproduction.fuzzing.ir --mutants 10000000 --seed {seed} --seconds {seconds}"),
     Part(
         "fuzz-repetition", 0.2,
-        "tools/fuzz_repetition.py --cases 10000000 --seed {seed} --seconds {seconds}"
+        "-m reproduction.fuzzing.repetition --cases 10000000 --seed {seed} --seconds {seconds}"
         " --out {out}/repetition.md",
     ),
     Part(
@@ -54,9 +54,9 @@ PARTS = (
     Part("hostile", 0.1, "-m tests.hostile {out}/hostile.json --driver pocl --seconds {seconds}"),
     Part(
         "load", 0.06,
-        "tools/service_load.py {out}/load.json --known {requests} --new 100 --long {requests}",
+        "-m reproduction.service.load {out}/load.json --known {requests} --new 100 --long {requests}",
     ),
-    Part("abuse", 0.04, "tools/service_abuse.py {out}/abuse.json --requests {requests}"),
+    Part("abuse", 0.04, "-m reproduction.service.abuse {out}/abuse.json --requests {requests}"),
 )  # fmt: skip
 
 

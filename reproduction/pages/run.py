@@ -74,7 +74,7 @@ PAGES = {
     "device-mapping": ResultsPage("python -m reproduction device-mapping"),
     "forward-pass": ResultsPage("python benchmarks/forward.py --device cuda --out ..."),
     "energy": ResultsPage("tools/lent-programs.sh", lambda out: energy(page=out / "energy.md")),
-    "fuzzing": ResultsPage("python tools/fuzz_ir.py --mutants 100000 --corpus ..."),
+    "fuzzing": ResultsPage("python -m reproduction.fuzzing.ir --mutants 100000 --corpus ..."),
     "graphs": ResultsPage("python -m benchmarks graphs"),
     "hostile": ResultsPage("python -m tests.hostile ..."),
     "load-balance": ResultsPage("python -m reproduction load-balance"),
@@ -90,7 +90,7 @@ PAGES = {
         "python -m reproduction scheduling --measure", lambda out: scheduling(out=out)
     ),
     "scheduling-slurm-ray": ResultsPage("python -m pytest tests/schedule/slurm tests/jobs"),
-    "service": ResultsPage("python tools/service_load.py ..., tools/service_abuse.py ..."),
+    "service": ResultsPage("python -m reproduction.service.load ..., python -m reproduction.service.abuse ..."),
     "tensor-ranking": ResultsPage("python -m reproduction tensor-ranking --data ... --collection ..."),
     "tuning": ResultsPage(
         "python -m reproduction tuning", lambda out: tuning(stored=True, out=out / "tuning.md")

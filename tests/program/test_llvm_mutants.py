@@ -1,16 +1,14 @@
 """Texts that are almost LLVM IR give a graph or an error with its line: never a crash, a hang, or anything else."""
 
-import importlib.util
 import random
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apportion.errors import MalformedIR
 from apportion.program.llvm import GraphOptions, graph_of_ir
+from reproduction.fuzzing import ir
 
-TOOL = Path(__file__).parents[2] / "tools" / "fuzz_ir.py"
 SMALL = """\
 %pair = type { i32, ptr }
 @text = private constant [3 x i8] c"ab\\00", align 1
@@ -36,13 +34,6 @@ attributes #0 = { nounwind }
 """
 
 
-def fuzz_tool():
-    spec = importlib.util.spec_from_file_location("fuzz_ir", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def complaint(source: str | bytes, options: GraphOptions) -> MalformedIR | None:
     try:
         graph_of_ir(source, options=options)
@@ -64,9 +55,9 @@ def check(text: str, options: GraphOptions) -> None:
     st.booleans(),
 )
 def test_a_small_change_gives_a_graph_or_a_line(seed, variant, variable_per, recover):
-    tool, generator, text = fuzz_tool(), random.Random(seed), SMALL
+    generator, text = random.Random(seed), SMALL
     for _ in range(generator.randint(1, 6)):
-        text = tool.mutated(text, generator)
+        text = ir.mutated(text, generator)
     check(text, GraphOptions(variant=variant, variable_per=variable_per, recover_pointees=recover))
 
 
@@ -85,8 +76,7 @@ def test_bytes_that_are_no_text_give_a_graph_or_an_error(data, place):
 
 
 def test_where_llvm_and_we_read_a_mutant_the_graphs_are_the_same():
-    tool = fuzz_tool()
     # LLVM aborts on some broken profiles, and then on nothing after them.
-    counts, findings = tool.batch(([SMALL.replace(", !prof !0", "")], 7, 1.0))
+    counts, findings = ir.batch(([SMALL.replace(", !prof !0", "")], 7, 1.0))
     assert findings == []
     assert counts["both read it, same graph"] > 5

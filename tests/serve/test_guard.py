@@ -13,8 +13,8 @@ import pytest
 from apportion.errors import InvalidSetting
 from apportion.serve.failures import without_paths
 from apportion.serve.service_settings import ServiceSettings
+from reproduction.service.abuse import VERBS, leaks, malformed
 from tests.serve.conftest import SAXPY, TOKEN, Service, opencl
-from tools.service_abuse import VERBS, leaks, malformed
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytestmark = pytest.mark.xdist_group("serve")

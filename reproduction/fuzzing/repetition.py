@@ -1,6 +1,6 @@
 """Repeat a construct of a text 10, 1,000, 100,000 and 1,000,000 times, and see what reading it costs.
 
-    python tools/fuzz_repetition.py --cases 1000 --seed 1 [--reader ir] [--out docs/results/repetition.md]
+    python -m reproduction.fuzzing.repetition --cases 1000 --seed 1 [--reader ir] [--out repetition.md]
 
 A construct is a token, a pair of brackets around what stands there, a line, or a few tokens in a row, drawn
 from small texts of each kind. Each case is read in a process of its own. A reader must give a value or an
@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -115,11 +116,10 @@ _EXPRESSIONS = "1048576 // (16 * 4) + 3 - N0 * (2 + 1)"
 
 
 def _include_scan(text: str, folder: Path) -> None:
-    for check in (lambda: check_text(text, "k.cl"), lambda: check_runnable(text, "", "k.cl")):
-        try:
-            check()
-        except CompileError:
-            continue
+    with suppress(CompileError):
+        check_text(text, "k.cl")
+    with suppress(CompileError):
+        check_runnable(text, "", "k.cl")
 
 
 def _sidecar(text: str, folder: Path) -> None:
@@ -270,7 +270,7 @@ def main() -> int:
             worst[reader] = max(
                 worst.get(reader, (0.0, "")), (cost.seconds / len(text) * 2**20, construct[:40])
             )
-    asked = f"python tools/fuzz_repetition.py --cases {sum(tried.values())} --seed {chosen.seed}"
+    asked = f"python -m reproduction.fuzzing.repetition --cases {sum(tried.values())} --seed {chosen.seed}"
     took = f"{time.monotonic() - started:.0f} s on a machine that others used too"
     lines = [
         f"# Repeated constructs\n\n`{asked}`, {datetime.now(UTC).date()}, {took}.\n", _ABOUT,

@@ -1,4 +1,4 @@
-"""Send `apportion serve` what it should refuse: `python tools/service_abuse.py OUT.json`.
+"""Send `apportion serve` what it should refuse: `python -m reproduction.service.abuse OUT.json`.
 
 Malformed bodies by the thousand, forged hosts and origins, missing tokens, paths that lead out of the page,
 bodies that are too large or never end, and clients that never finish their headers. Nothing may leak, nothing
@@ -26,7 +26,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 
-STARTERS = Path(__file__).parents[1] / "src/apportion/serve/starters"
+STARTERS = Path(__file__).parents[2] / "src/apportion/serve/starters"
 TOKEN = "the-abuse-run-has-its-own-token"
 VERBS = (
     "predict",
@@ -54,7 +54,7 @@ _WORDS = (
 def malformed(chance: random.Random) -> bytes:
     """A body that no form takes, or hardly."""
     saxpy = (STARTERS / "saxpy.cl").read_text()
-    leaves = [
+    leaves: list[Any] = [
         None, True, -1, 0, 10**400, 1e308, "", "\0", "ü" * 50, "../../etc/passwd", "cpu=4", "eft", [], {},
         "".join(chance.choices(string.printable, k=20)), 64, saxpy, "opencl", 2**63, "x=/etc/passwd",
         '#include "/etc/passwd"', "__kernel void f(__global int *x) { for (;;) x[0]++; }",
@@ -172,7 +172,7 @@ def generated(port: int, each: int) -> dict[str, Any]:
     faults: list[tuple[str, int]] = []
     addresses = 0
     for result in schema.get_all_operations():
-        operation = result.ok()
+        operation: Any = result.ok()  # type: ignore[union-attr]
         addresses += 1
         for mode in GenerationMode:
             if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):

@@ -1,4 +1,4 @@
-"""Load `apportion serve` on loopback and write what it took: `python tools/service_load.py OUT.json`.
+"""Load `apportion serve` on loopback and write what it took: `python -m reproduction.service.load OUT.json`.
 
 Three questions: how fast a known kernel is answered at 32 clients, how fast a source never seen is, and
 whether memory grows. Clients are coroutines of one process, so they take a part of the same processors.
@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-STARTERS = Path(__file__).parents[1] / "src/apportion/serve/starters"
+STARTERS = Path(__file__).parents[2] / "src/apportion/serve/starters"
 CLIENTS = 32
 _MOST_GROWTH = 1.05
 "Of the service's memory, from the first tenth of the long run to its end."

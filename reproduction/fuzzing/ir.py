@@ -1,6 +1,6 @@
 """Feed mutated LLVM IR to the graph builder, and to LLVM itself, and compare what they say.
 
-    python tools/fuzz_ir.py --mutants 1000000 --seed 1 [--corpus DIR_OF_LL] [--seconds 600]
+    python -m reproduction.fuzzing.ir --mutants 1000000 --seed 1 [--corpus DIR_OF_LL] [--seconds 600]
 
 Each mutant must give a graph or a `MalformedIR` that names a line of the text, within a second; a crash, a
 hang or any other error is a finding. With llvmlite installed, a part of the mutants also goes through LLVM:
@@ -28,7 +28,7 @@ from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.llvm import GraphOptions, graph_of_ir
 from apportion.program.source import Source
 
-KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
+KERNELS = Path(__file__).parents[2] / "tests" / "kernels"
 ALPHABET = ' %@,()[]{}<>*!"=;:#0123456789abcdefixr.-\n'
 WORDS = (
     *(

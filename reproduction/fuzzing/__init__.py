@@ -1,0 +1,1 @@
+"""Inputs that nobody wrote: mutated IR, and one construct repeated without end."""

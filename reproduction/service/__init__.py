@@ -1,0 +1,1 @@
+"""The studio's service under load and under abuse."""
