@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +23,7 @@ from reproduction.ablation.run import ablation
 from reproduction.campaign.run import campaign
 from reproduction.collect.run import describe
 from reproduction.corpus_opencl.run import corpus_opencl
+from reproduction.dataflow.run import dataflow
 from reproduction.energy.run import energy
 from reproduction.pages.kept_tables import render, take
 from reproduction.programs.run import programs
@@ -29,6 +34,7 @@ from reproduction.unseen.run import unseen
 RESULTS = Path("docs/results")
 COLLECTIONS = ("h200-triton", "cpu-tiles", "cpu-layouts", "h200-xla-gemm")
 UNITS = Path("experiments/ablation-units.tar.xz")
+RUNS = Path("experiments/dataflow-published-runs.tar.xz")
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,32 @@ class ResultsPage:
     "A published dataset that making it again needs."
 
 
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+        yield Path(folder)
+
+
 def _ablation(out: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(UNITS) as archive:
-        archive.extractall(folder, filter="data")
-        units = next(Path(folder).rglob("*.json")).parent
+    with _unpacked(UNITS) as folder:
+        units = next(folder.rglob("*.json")).parent
         ablation(only="page", out=units, page=out / "ablation.md")
+
+
+def _dataflow_published(out: Path) -> None:
+    with _unpacked(RUNS) as folder:
+        dataflow(
+            settings=Path("experiments/dataflow-published.toml"), runs=folder,
+            out=out / "dataflow-published.md",
+        )  # fmt: skip
+
+
+def _hostile(out: Path) -> None:
+    if out.resolve() != RESULTS.resolve():  # the page is made of the records beside it
+        shutil.copytree(RESULTS / "hostile", out / "hostile", dirs_exist_ok=True)
+    command = [sys.executable, "-m", "tests.hostile", "--page", str(out / "hostile.md")]
+    subprocess.run(command, check=True)
 
 
 def _collections(out: Path) -> None:
@@ -71,12 +98,16 @@ PAGES = {
     "counters-exactness": ResultsPage("python -m benchmarks.exactness"),
     "dataflow": ResultsPage("python -m reproduction dataflow --store ... --exact-store ..."),
     "dataflow-corpus": ResultsPage("python -m reproduction.dataflow.corpus --out ..."),
+    "dataflow-published": ResultsPage(
+        "python -m reproduction dataflow --settings experiments/dataflow-published.toml --store ...",
+        _dataflow_published,
+    ),
     "device-mapping": ResultsPage("python -m reproduction device-mapping"),
     "forward-pass": ResultsPage("python benchmarks/forward.py --device cuda --out ..."),
     "energy": ResultsPage("tools/lent-programs.sh", lambda out: energy(page=out / "energy.md")),
     "fuzzing": ResultsPage("python -m reproduction.fuzzing.ir --mutants 100000 --corpus ..."),
     "graphs": ResultsPage("python -m benchmarks graphs"),
-    "hostile": ResultsPage("python -m tests.hostile ..."),
+    "hostile": ResultsPage("python -m tests.hostile ...", _hostile),
     "load-balance": ResultsPage("python -m reproduction load-balance"),
     "papers-models": ResultsPage("python -m reproduction networks, relative-performance --ship"),
     "predict": ResultsPage("python -m benchmarks predict"),
@@ -90,7 +121,9 @@ PAGES = {
         "python -m reproduction scheduling --measure", lambda out: scheduling(out=out)
     ),
     "scheduling-slurm-ray": ResultsPage("python -m pytest tests/schedule/slurm tests/jobs"),
-    "service": ResultsPage("python -m reproduction.service.load ..., python -m reproduction.service.abuse ..."),
+    "service": ResultsPage(
+        "python -m reproduction.service.load ..., python -m reproduction.service.abuse ..."
+    ),
     "tensor-ranking": ResultsPage("python -m reproduction tensor-ranking --data ... --collection ..."),
     "tuning": ResultsPage(
         "python -m reproduction tuning", lambda out: tuning(stored=True, out=out / "tuning.md")

@@ -25,6 +25,14 @@ def test_a_page_made_again_from_its_words_and_tables_is_the_one_that_is_there(na
     assert render(name) == (RESULTS / f"{name}.md").read_text(), again
 
 
+@pytest.mark.parametrize("name", ["dataflow-published", "hostile"])
+def test_a_page_made_again_from_stored_measurements_is_the_one_that_is_there(name: str, tmp_path: Path):
+    with pytest.raises(SystemExit) as ended:
+        main(["pages", name, "--out", str(tmp_path)])
+    assert not ended.value.code
+    assert (tmp_path / f"{name}.md").read_text() == (RESULTS / f"{name}.md").read_text()
+
+
 def test_nothing_else_is_kept():
     kept = {path.name for path in KEPT.iterdir()}
     assert kept == {f"{name}{end}" for name in KEPT_PAGES for end in (".md.jinja", ".json")}
