@@ -167,10 +167,12 @@ def _from_debian(name: str, release: str, folder: Path, place: Path) -> str:
     archives = re.findall(r"^'(\S+)' (\S+\.orig\S*\.tar\.(?:gz|xz|bz2)) ", said, re.MULTILINE)
     if not archives:
         raise UnreadableFile(f"Debian's {release} lists no archive of {name}")
-    (place / "tree").mkdir(exist_ok=True)
     for address, file in archives:
+        part = re.search(r"\.orig-([\w-]+)\.tar", file)  # of what is published in several archives
+        inside = Path("tree", part[1]) if part else Path("tree")
+        (place / inside).mkdir(parents=True, exist_ok=True)
         urllib.request.urlretrieve(address, place / file)
-        _run("tar", "-xf", file, "-C", "tree", "--strip-components=1", folder=place)
+        _run("tar", "-xf", file, "-C", str(inside), "--strip-components=1", folder=place)
         (place / file).unlink()
     return str(archives[0][1]).partition(".orig")[0]
 

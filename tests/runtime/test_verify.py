@@ -26,3 +26,11 @@ def test_fast_mathematics_leaves_open_what_is_not_finite() -> None:
     fast = Exactness.of(4, "-cl-mad-enable -cl-fast-relaxed-math")
     assert difference(found, expected, fast) is None
     assert difference(np.array([0.0, 2.0]), expected, fast) is not None
+
+
+def test_relaxed_mathematics_is_compared_in_fewer_digits() -> None:
+    found, expected = np.array([1.0, 2.0], np.float32), np.array([1.0, 2.0006], np.float32)
+    assert difference(found, expected, Exactness.of(4, "-cl-std=CL1.2")) is not None
+    relaxed = Exactness.of(4, "-cl-unsafe-math-optimizations")
+    assert difference(found, expected, relaxed) is None
+    assert difference(found, np.array([1.0, 2.01], np.float32), relaxed) is not None

@@ -17,6 +17,10 @@ Compilers contract multiply-adds and order sums differently; what is wrong is of
 
 _FINITE_ONLY = ("-cl-fast-relaxed-math", "-cl-finite-math-only")
 "Options under which a compiler may give anything for what is not finite."
+_RELAXED = ("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations")
+RELAXED = 10
+"""How much larger tolerances are under these: OpenCL then allows sines an error of 2^-11, and powers one of
+8,192 units in the last place, which sums of values of both signs enlarge."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,16 @@ class Exactness:
     "Bytes of the narrowest floating-point type that values went through."
     finite_only: bool = False
     "Where a result is not finite, nothing is expected."
+    relaxed: bool = False
+    "Built with options that trade digits for speed."
 
     @classmethod
     def of(cls, computed_in: int, options: str) -> Exactness:
         """What holds under these options of a build."""
-        return cls(computed_in, any(option in options for option in _FINITE_ONLY))
+        return cls(
+            computed_in, any(option in options for option in _FINITE_ONLY),
+            any(option in options for option in _RELAXED),
+        )  # fmt: skip
 
 
 def difference(found: NDArray[Any], expected: NDArray[Any], exactness: Exactness = Exactness()) -> str | None:
@@ -57,7 +66,8 @@ def _far(
     found: NDArray[Any], expected: NDArray[Any], largest: float, exactness: Exactness
 ) -> NDArray[np.bool_]:
     size = min(found.dtype.itemsize // (2 if found.dtype.kind == "c" else 1), exactness.computed_in)
-    relative, absolute = TOLERANCE.get(size, TOLERANCE[8])
+    factor = RELAXED if exactness.relaxed else 1
+    relative, absolute = (factor * each for each in TOLERANCE.get(size, TOLERANCE[8]))
     close: NDArray[np.bool_] = np.isclose(
         found, expected, rtol=relative, atol=absolute * largest, equal_nan=True
     )
