@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting
+from apportion.jobs.processors import processors
 from apportion.runtime.opencl.commands import FENCE, FREE, FROM_DEVICE, LAUNCH, STOP, TO_DEVICE, VALUE, ZERO
-from apportion.runtime.opencl.ring import SIZE, TIMED, Ring, serve
+from apportion.runtime.opencl.ring import LOOK_SECONDS, SIZE, SPARE_PROCESSORS, TIMED, Ring, serve
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace
 from apportion.runtime.stream import Span, Stream, StreamLaunch, StreamTime
@@ -40,6 +41,11 @@ class WorkerStream(Stream):
         self._number = -1
         self._process = worker.serving
         self._waited = True
+        self._on_host: list[bool] = []
+        "Prepared launch → whether the host's processors run it."
+        self._shares_memory = {info.id: info.shares_memory for info in worker.devices()}
+        self._most_look = LOOK_SECONDS if processors() >= SPARE_PROCESSORS else 0.0
+        self._look = self._most_look
 
     def prepare(self, launch: StreamLaunch) -> int:
         """Compile in the worker, and keep it there."""
@@ -48,12 +54,15 @@ class WorkerStream(Stream):
         if self._number >= TIMED:
             raise InvalidSetting(f"A session prepares {TIMED} different launches at most")
         regions = [place.region for place in launch.arguments if isinstance(place, ArrayPlace)]
+        self._on_host.append(self._shares_memory[launch.device])
         self._worker.prepare_stream(self._number, launch, regions)
         return self._number
 
     def launch(self, number: int) -> None:
         """Write it to the ring."""
         self._waited = False
+        if self._on_host[number]:
+            self._look = 0.0  # whoever looks takes a processor from it
         self._push(LAUNCH, number)
 
     def value(self, number: int, argument: int, data: bytes) -> None:
@@ -84,8 +93,8 @@ class WorkerStream(Stream):
             return
         self._fence += 1
         self._push(FENCE, self._fence)
-        self._worker.wait_for_ring(self._ring, self._fence, self._process)
-        self._waited = True
+        self._worker.wait_for_ring(self._ring, self._fence, self._process, self._look)
+        self._waited, self._look = True, self._most_look
         if self._ring.failed:
             self._worker.stream_failure()
 

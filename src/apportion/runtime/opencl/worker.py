@@ -256,16 +256,17 @@ class Worker:
         )
         return found
 
-    def wait_for_ring(self, ring: Ring, fence: int, process: int | None) -> None:
+    def wait_for_ring(self, ring: Ring, fence: int, process: int | None, look: float = 0.0) -> None:
         """Wait until the worker has come past a fence of a ring.
 
         Args:
             process: the number of the process that reads the ring; another one knows nothing of it.
+            look: for how many seconds is looked for that at least, before sleeping.
 
         Raises:
             DeadlineExceeded, LimitExceeded, WorkerCrashed: it did not; the worker is replaced.
         """
-        if ring.ended(fence, _POLL_SECONDS):
+        if ring.ended(fence, _POLL_SECONDS, look):
             return
         began, read = time.monotonic(), -1
         while not ring.ended(fence, _POLL_SECONDS):
