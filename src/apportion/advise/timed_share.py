@@ -21,7 +21,7 @@ from apportion.errors import InvalidSetting
 from apportion.learn.times.timing_model import Times
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.kernel.access import accesses_of
-from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange, sizes_in_words
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.program.kernel.signature import signature_of
 from apportion.program.source import Source
@@ -165,7 +165,7 @@ def _range_of(query: Query, nbytes: Callable[[NDRange], int]) -> tuple[NDRange, 
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     span = of(low)
-    size = "x".join(map(str, span.global_size))
+    size = sizes_in_words(span.global_size)
     reason = f"over it the arrays that the code reaches hold {nbytes(span):,} bytes"
     return span, (Assumption("global_size", size, reason),)
 

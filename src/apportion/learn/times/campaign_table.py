@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from apportion.coexecution.cuts import best_shares, seconds_at
 from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
-from apportion.program.kernel.bounds import NDRange
+from apportion.program.kernel.bounds import NDRange, sizes_of
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.workload import Case, Workload
 
@@ -295,13 +295,9 @@ def launch_of(ir: Mapping[str, tuple[str, str]], key: Key) -> PlannedLaunch:
     """The launch of a case, whose source is among those of `ir`: digest → its IR and itself."""
     digest, kernel, size, local, arguments = key
     text, source = ir[digest]
-    span = NDRange(_numbers(size), _numbers(local))
+    span = NDRange(sizes_of(size), sizes_of(local))
     case = Case(span, tuple(arguments.split(" ")) if arguments else ())
     return case.launch(text, kernel, source)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("x"))
 
 
 def _reason(points: Sequence[Mapping[str, object]]) -> str:
