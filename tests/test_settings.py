@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,3 +163,40 @@ def test_toml_that_cannot_be_used_is_named_with_its_file(value, tmp_path):
     path.write_text(f"value = {value}\n")
     with pytest.raises(MalformedInput, match=r"said\.toml: is not TOML"):
         read_toml(path)
+
+
+_WRITER = """
+import sys, time
+from pathlib import Path
+from apportion.settings import whole_file
+with whole_file(Path(sys.argv[1])) as part:
+    part.write_text("half")
+    print("writing", flush=True)
+    sys.stdin.read()
+    part.write_text("whole")
+"""
+
+
+def _writing(path: Path) -> subprocess.Popen[str]:
+    """A process that is in the middle of writing a file."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path: Path):
+    killed, alive = _writing(tmp_path / "killed"), _writing(tmp_path / "alive")
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert len(list(tmp_path.glob(".*.part"))) == 2
+    next_one = _writing(tmp_path / "next")
+    assert [path.name.split(".")[1] for path in sorted(tmp_path.glob(".*.part"))] == ["alive", "next"]
+    for process in (alive, next_one):
+        process.communicate("go on")
+        assert process.returncode == 0
+    assert (tmp_path / "alive").read_text() == "whole"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alive", "next"]

@@ -4,31 +4,77 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile, UnwritableFile
 
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
+_PART = re.compile(r"\..+\.\d+-\d+\.part")
+_swept: set[Path] = set()
+"Folders in which this process has looked for what others left."
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Where to write a file that is there whole or not at all: whoever is interrupted leaves the old one, and
-    of several processes or threads that write it at once the last one wins."""
+    of several processes or threads that write it at once the last one wins. What a process that was killed
+    left in the same folder is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.part")
+    held = None if sys.platform == "win32" else _held(part)  # Windows moves no file that is open
     try:
+        if path.parent not in _swept:
+            _swept.add(path.parent)
+            _sweep(path.parent, part)
         yield part
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+
+def _held(part: Path) -> int:
+    """A descriptor of a new file, locked for as long as it is open."""
+    while True:
+        held = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+        if sys.platform == "win32":
+            return held
+        with suppress(OSError):  # no locks on this file system
+            fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(held), os.stat(part)):
+                return held
+        os.close(held)  # another process took it for one that was left
+
+
+def _sweep(folder: Path, ours: Path) -> None:
+    """Remove parts that nobody holds any more."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        left = [entry.path for entry in entries if _PART.fullmatch(entry.name) and entry.name != ours.name]
+        for path in left:
+            with suppress(OSError):
+                held = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path)
+                finally:
+                    os.close(held)
 
 
 def replace_file(path: Path, data: bytes | str) -> None:
