@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from apportion.data.published import tpugraphs
 from apportion.data.published.tpugraphs import LayoutFile, TensorGraph
@@ -105,6 +106,9 @@ def _digest(path: Path, folder: Path, work: Work) -> str:
                 json.dumps(_lasting(json.loads(line)), sort_keys=True) for line in text.splitlines()
             )
         return "there" if text else "empty"
+    if path.suffix == ".parquet":  # after an interruption new rows may stand behind those that were there
+        table = pl.read_parquet(data)
+        data = "\n".join([str(table.schema), *sorted(map(repr, table.iter_rows()))]).encode()
     return hashlib.sha256(data).hexdigest()
 
 
