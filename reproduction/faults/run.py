@@ -30,7 +30,7 @@ _KILLS = """\
 At a moment drawn evenly over the time that the verb usually takes, `kill -9` ends the verb (*parent*), or a
 process that it or one of its processes started (*child*: workers of a runner, device workers, compilers);
 *none* where the verb was quicker. A kill is *survived* when nothing that was started outlives the parent by
-20 s, and the same command then comes to the result of an undisturbed run: the same files, tables with the same
+20 s, and the same command then comes to the result of an undisturbed run: the same files, tables with equal
 rows. Results of `measure` are times: compared are the names of its files. Kills are tried / survived.
 """
 
