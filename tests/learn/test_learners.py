@@ -190,3 +190,15 @@ def run(*words: object, code: int = 0) -> None:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
     assert int(ended.value.code or 0) == code
+
+
+def test_rows_of_the_ablation_are_experiments_of_their_own() -> None:
+    pytest.importorskip("torch")
+    paths = sorted((Path(__file__).parents[2] / "experiments").glob("load-balance-skips*.toml"))
+    assert len(paths) == 8
+    for path in paths:
+        settings = learner_of(path, ()).settings
+        assert settings.form == ("classification" if path.stem.endswith("-classes") else "regression")
+        assert settings.hyperparameters.readout == ("extended" if "-extended" in path.stem else "plain")
+        assert settings.fitting.batch == (32 if "-32" in path.stem else 256)
+        assert settings.hyperparameters.states_dropout == (0.0 if "-undropped" in path.stem else 0.3)
