@@ -110,4 +110,21 @@ run() { # RESULTS SECONDS
     echo "[$SECONDS s] done"; ls -l "$RESULTS"
 }
 
+networks() { # RESULTS SECONDS: the networks on our own collection alone, eleven at once; the tiles must be carried, too
+    local end=$((SECONDS + $2)) running=()
+    export WORK=${WORK:-/tmp/apportion-models}; mkdir -p "$1" "$WORK/results" "$WORK/site"; RESULTS=$(readlink -f "$1")
+    exec > >(tee -a "$RESULTS/log.txt") 2>&1
+    tar xJf "$CARRY/site.tar.xz" -C "$WORK/site"
+    compgen -G "src/apportion/_native*.so" > /dev/null || cp "$CARRY"/_native*.so src/apportion/
+    export PYTHONPATH=$PWD/src:$PWD:$WORK/site${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+    daemon || echo "processes take turns"
+    sed 's/device = "cuda"/device = "'"$DEVICE"'"/' "$PLANS/converged-networks.toml" > "$WORK/networks.toml"
+    for worker in 1 2 3 4 5 6 7 8 9 10 11; do
+        (part "networks-$worker" $((end - SECONDS - 3)) "$PYTHON" -m reproduction tensor-ranking --worker $worker/11 \
+            --collection experiments/collections/h200-triton --comparison "$WORK/networks.toml" \
+            --results "$WORK/results/tensor-ranking.jsonl") & running+=($!)
+    done
+    wait "${running[@]}"; keep
+}
+
 "$@"

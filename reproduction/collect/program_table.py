@@ -9,7 +9,11 @@ from typing import Any
 
 from apportion.data.counter_table import SECONDS, CounterTable, Row, System
 from apportion.errors import UnreadableFile
+from reproduction.collect.program_profile import TABLE_I_COUNTERS
 from reproduction.collect.program_times import ABOUT, COUNTERS
+
+_SIMULATED = ("l1_miss_hit_ratio", "ll_miss_hit_ratio", "branch_miss_ratio")
+"Counters of simulated caches and branches."
 
 
 def program_table(folder: Path) -> CounterTable:
@@ -28,6 +32,16 @@ def program_table(folder: Path) -> CounterTable:
                 for line in _lines(path)
                 for name, value in line["counters"].items()
             ]
+            continue
+        if path.stem == TABLE_I_COUNTERS:
+            rows += [
+                Row(
+                    *_identity(line["run"]), "", 0, name, value, "callgrind",
+                    "simulated" if name in _SIMULATED else "exact",
+                )
+                for line in _lines(path)
+                for name, value in line["counters"].items()
+            ]  # fmt: skip
             continue
         for line in _lines(path):
             if line["run"] == ABOUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ _AT_FIXED_ADDRESSES = 2  # e_type ET_EXEC
 class ObjectFile:
     """What a file would put into memory."""
 
-    data: bytes
+    data: bytes | mmap.mmap
     segments: tuple[tuple[int, int, int, bool], ...]
     "Address, place in the file, size, and whether it is code; of each part that is loaded."
     fixed: bool = False
@@ -26,7 +27,8 @@ class ObjectFile:
     def read(cls, path: str | Path) -> Self | None:
         """The file, or None when it is not there or no such file."""
         try:
-            data = Path(path).read_bytes()
+            with Path(path).open("rb") as file:  # hundreds of MB, of which a little is looked at
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             if data[:5] != b"\x7fELF\x02":
                 return None
             order = "<" if data[5] == 1 else ">"
@@ -40,7 +42,7 @@ class ObjectFile:
                 )
                 if kind == _LOADED:
                     segments.append((address, place, length, bool(flags & _EXECUTABLE)))
-        except (OSError, struct.error):
+        except (OSError, ValueError, struct.error):
             return None
         return cls(data, tuple(segments), kind_of_file == _AT_FIXED_ADDRESSES)
 

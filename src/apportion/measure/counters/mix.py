@@ -67,6 +67,10 @@ class Decoded:
     "It is a string instruction that goes on where it is until done."
 
 
+_DECODED: dict[str, dict[bytes, Decoded | None]] = {}
+"Instructions of an architecture that were decoded before."
+
+
 @dataclass
 class MixCounter:
     """Adds up executed instructions by class."""
@@ -74,7 +78,7 @@ class MixCounter:
     architecture: str = platform.machine()
 
     def __post_init__(self) -> None:
-        self._decoded: dict[bytes, Decoded | None] = {}
+        self._decoded = _DECODED.setdefault(self.architecture, {})
         self._counts = dict.fromkeys(("control", "fp", "int", "other"), 0)
         self._memory = self._independent = self._paired = 0
         self.unknown = 0
