@@ -39,7 +39,10 @@ GROUPS = {
         ),
         "relative": ("apportion.cli.relative:relative", "Predict relative performance across systems."),
         "models": ("apportion.cli.models:models", "List, show and check the trained models."),
-        "systems": ("apportion.cli.systems:systems", "Systems that relative performance is predicted for."),
+        "systems": (
+            "apportion.cli.systems:systems",
+            "List, add and remove the systems that relative performance knows.",
+        ),
         "schedule": ("apportion.cli.schedule:schedule", "Decide which job runs on which system."),
     },
     "Run": {
@@ -65,10 +68,13 @@ GROUPS = {
         ),
     },
     "Learn": {
-        "data": ("apportion.cli.data:data", "Published datasets: what they are and whether they are whole."),
-        "dataset": ("apportion.cli.dataset:dataset", "Make datasets for learning from corpora of programs."),
+        "data": ("apportion.cli.data:data", "List, fetch and check published datasets."),
+        "dataset": ("apportion.cli.dataset:dataset", "Make datasets to learn from out of programs."),
         "train": ("apportion.cli.train:train", "Train and evaluate models from experiment files."),
-        "rank": ("apportion.cli.rank:rank", "Rank compiler configurations of tensor programs."),
+        "rank": (
+            "apportion.cli.rank:rank",
+            "Order compiler configurations of tensor programs by predicted speed.",
+        ),
         "export": ("apportion.cli.export:export", "Write a predictor as an ONNX file."),
     },
     "Tool": {

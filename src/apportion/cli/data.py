@@ -22,7 +22,7 @@ def list_datasets(*, json: Annotated[bool, _FLAG] = False) -> None:
     """List the datasets with their origin and licence, and their files with their checksums.
 
     Args:
-        json: print one line of JSON per dataset.
+        json: Print one line of JSON for each dataset.
     """
     if json:
         for dataset in CATALOGUE.values():
@@ -51,7 +51,7 @@ def path(dataset: str) -> None:
     """Print the folder where a dataset's files belong; APPORTION_DATA sets the folder of all.
 
     Args:
-        dataset: its name.
+        dataset: The name of the dataset.
     """
     print(dataset_called(dataset).folder)
 
@@ -61,9 +61,9 @@ def check_files(dataset: str, *, folder: Path | None = None, json: Annotated[boo
     """Compare a dataset's files with their checksums; exit status 1 when one is missing or wrong.
 
     Args:
-        dataset: its name.
-        folder: where its files are, if not where they belong.
-        json: print one line of JSON per file.
+        dataset: The name of the dataset.
+        folder: The folder of its files, if they are not in the usual one.
+        json: Print one line of JSON for each file.
     """
     found = check(dataset_called(dataset), folder)
     if json:
@@ -88,10 +88,11 @@ def fetch(
     """Download a dataset's files, going on where an earlier download stopped, verify them, unpack archives.
 
     Args:
-        dataset: its name.
-        only: names of files, where not all are wanted.
-        folder: where to put them, if not where they belong.
-        source: a folder that has the files, where there is no network; they are copied and verified.
+        dataset: The name of the dataset.
+        only: The names of the files to fetch. By default all.
+        folder: The folder to put them into. By default the usual one.
+        source: A folder that has the files already, for a machine without a network. They are copied and
+            verified.
     """
     left = 0
     for condition in fetch_files(dataset_called(dataset), folder, source=source, only=only):

@@ -23,8 +23,9 @@ def list_models(*, question: str | None = None, json: _Json = False) -> None:
     """List the shipped models: what each answers, of what, how good it is. A star marks the default.
 
     Args:
-        question: only those that answer it: shares, times, relative-performance, ranking or data-flow.
-        json: print one line of JSON per model.
+        question: List only models that answer this question: shares, times, relative-performance, ranking or
+            data-flow.
+        json: Print one line of JSON for each model.
     """
     if question is not None and question not in QUESTIONS:
         raise UnknownName("question", question, QUESTIONS)
@@ -47,8 +48,8 @@ def show(model: str, *, json: _Json = False) -> None:
     """Show what a model is: its question, what made it, from which data, and how good it is.
 
     Args:
-        model: the name of a shipped model, or a folder.
-        json: print its whole description as JSON.
+        model: The name of a shipped model, or the folder of any.
+        json: Print its whole description as JSON.
     """
     folder = model_folder(model)
     artifact = read_description(folder)
@@ -77,8 +78,8 @@ def check(*chosen: str, json: _Json = False) -> None:
     """Read models whole, compare their weights with their checksums, and say what is damaged.
 
     Args:
-        chosen: names of shipped models, or folders; by default all that are shipped.
-        json: print one line of JSON per model.
+        chosen: Names of shipped models, or folders. By default all shipped ones.
+        json: Print one line of JSON for each model.
     """
     manifest = weights.manifest()
     known = {one.name: one for one in manifest.models}

@@ -71,38 +71,45 @@ def simulate(
     """Run the same jobs under several policies, and say how each did.
 
     Args:
-        trace: the file of jobs.
-        format: of the trace: table (ours: CSV or Parquet), gavel, swf, sacct, measured or synthetic.
-        systems: NAME=SLOTS or NAME=SLOTS:KIND, or files with the columns system and slots.
-        policy: one or several; `oracle_` before a name gives that policy the true times. By default eft.
-        throughputs: gavel: the table of steps per second.
-        times: swf, sacct, measured: a table with class and seconds:NAME for each system.
-        predictions: what policies know: true (the default), trace (its own columns predicted:NAME), or a
-            file of predictions by job or class (CSV, Parquet, or the lines of `apportion relative predict
-            --json`).
-        anchor: the system where a run of each class was measured; it makes seconds of relative performance.
-        sigma: instead of --predictions: true times with an error of this sigma (log2) by class and system.
-        execution: run-to-end, or rounds (preemptive slices of 360 s, with the policies that Gavel has).
-        seed: of everything that is drawn.
-        jobs: measured, synthetic: how many to draw.
-        load: measured, synthetic: offered work over what the slots can do; 0 has all jobs arrive at once.
-        cycles: measured, synthetic: busier by day and on weekdays.
-        largest_width: measured, synthetic: jobs need 1 to this many slots.
-        backfill: none, easy or conservative, in place of the policy's own.
-        depth: how many waiting jobs are looked at when one could start; 0 looks at all.
-        reserve: whether reservations trust predicted times (predicted) or the users' limits (limit).
-        requeue: a job killed at its limit comes back with twice the limit.
-        no_learning: careful does not learn from finished jobs.
-        quantile: careful decides by this quantile of predicted times.
-        tie: careful takes systems for equal whose finish is nearer than this many sigmas.
-        explore: careful may lose this part of all slot time (up to 0.01) to learning: it tries a class on
-            other systems, and starts a first run again elsewhere that takes twice as long as it would there.
-        default_system: for jobs whose prediction is not worth using and whose user chose none.
-        drop_short_steps: rounds: imitate that Gavel gives up jobs with fewer steps left than GPUs.
-        jobs_out: write a row for each job and policy (Parquet, or CSV by the name).
-        trace_out: write the jobs in our own table form.
-        report: write one HTML file with Gantt charts, queues, use of the systems and completion curves.
-        json: print one JSON object for each policy, one a line.
+        trace: The file of jobs.
+        format: The format of that file: table (our own, CSV or Parquet), gavel, swf or sacct; measured and
+            synthetic draw jobs instead.
+        systems: The systems, as NAME=SLOTS or NAME=SLOTS:KIND, or files with the columns system and slots.
+        policy: The policies to compare; eft by default. `oracle_` before a name tells that policy the true
+            times.
+        throughputs: For gavel: the table of steps per second.
+        times: For swf, sacct and measured: a table with the columns class and seconds:NAME for each system.
+        predictions: What policies know about the jobs: true times (true, the default), the trace's own
+            columns predicted:NAME (trace), or a file of predictions by job or class (CSV, Parquet, or the
+            lines of `apportion relative predict --json`).
+        anchor: The system on which a run of each class was measured. It turns relative performance into
+            seconds.
+        sigma: Instead of --predictions: true times with a random error of this standard deviation (log2) for
+            each class and system.
+        execution: run-to-end, or rounds: slices of 360 s after which jobs may move, with Gavel's policies.
+        seed: Seed of the random numbers.
+        jobs: For measured and synthetic: how many jobs to draw.
+        load: For measured and synthetic: the work that arrives, as a part of what the slots can do. With 0
+            all jobs arrive at once.
+        cycles: For measured and synthetic: more jobs arrive by day and on weekdays.
+        largest_width: For measured and synthetic: a job needs 1 to this many slots.
+        backfill: Let later jobs start in gaps: none, easy or conservative, instead of what the policy does.
+        depth: How many waiting jobs to look at when one could start; 0 looks at all.
+        reserve: Reserve slots by predicted times (predicted) or by the users' time limits (limit).
+        requeue: Start a job again, with twice the limit, if its limit killed it.
+        no_learning: The policy careful learns nothing from jobs that ended.
+        quantile: The quantile of a predicted time that careful decides by.
+        tie: careful counts systems as equal if their finish times differ by less than this many standard
+            deviations.
+        explore: The part of all slot time, up to 0.01, that careful may spend on learning: it tries a class
+            on other systems, and starts a first run again elsewhere if it takes twice as long as it would
+            there.
+        default_system: Where jobs go whose prediction is too uncertain and whose user chose no system.
+        drop_short_steps: For rounds: give up jobs with fewer steps left than GPUs, as Gavel does.
+        jobs_out: Write a row for each job and policy to this file, Parquet or CSV by its name.
+        trace_out: Write the jobs to this file, in our own table format.
+        report: Write an HTML page with Gantt charts, queues, use of the systems and completion curves.
+        json: Print one line of JSON for each policy.
     """
     request = TraceRequest(
         parse_systems(systems) if systems else (),
@@ -155,7 +162,7 @@ def list_policies(*, json: Flag = False) -> None:
     """List the policies for jobs that run to their end, and those of rounds.
 
     Args:
-        json: print one JSON object for each, one a line.
+        json: Print one line of JSON for each policy.
     """
     from apportion.schedule.rounds import ROUND_POLICIES  # it needs SciPy
 

@@ -37,19 +37,20 @@ def export(
     For each class: the systems that suit it, the fastest first. All files are JSON, which is YAML as well.
 
     Args:
-        form: skypilot (a task for each class), kueue (flavors and queues), flux (a jobspec for each class).
-        predictions: by class: a table with class, predicted:NAME and perhaps sigma:NAME, or the lines that
-            `apportion relative predict --json` prints.
-        out: the folder to write into; without it, one document a line is printed.
-        systems: NAME=SLOTS of the systems that count; kueue makes its quotas of them.
-        within: leave out systems slower than this times the fastest of the class.
-        called: NAME=VALUE where the cluster has another name for a system: an accelerator such as V100:1
-            (skypilot), the value of the nodes' label (kueue), a property (flux).
-        slot: what one slot holds: nvidia.com/gpu=1 cpu=8 memory=32Gi (kueue), core=4 gpu=1 (flux).
-        label: kueue: the label of nodes that tells systems apart.
-        namespace: kueue: where the jobs are.
-        command: what a task runs; flux needs it.
-        classes: only these.
+        form: What to write: skypilot (a task for each class), kueue (flavors and queues) or flux (a jobspec
+            for each class).
+        predictions: Predictions by class: a table with the columns class, predicted:NAME and perhaps
+            sigma:NAME, or the lines that `apportion relative predict --json` prints.
+        out: The folder to write into. Without it, each document is printed on one line.
+        systems: The systems to use, as NAME=SLOTS; kueue makes its quotas of them.
+        within: Leave out systems slower than this many times the fastest one of the class.
+        called: What the cluster calls a system, as NAME=VALUE: an accelerator such as V100:1 (skypilot), the
+            value of the nodes' label (kueue), or a property (flux).
+        slot: What one slot holds: nvidia.com/gpu=1 cpu=8 memory=32Gi (kueue), or core=4 gpu=1 (flux).
+        label: For kueue: the label of a node that says which system it is.
+        namespace: For kueue: the namespace of the jobs.
+        command: The command that a task runs; flux needs it.
+        classes: Write only these classes.
     """
     if form not in FORMS:
         raise UnknownName("form", form, FORMS)

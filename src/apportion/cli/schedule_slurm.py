@@ -36,9 +36,9 @@ def install(*, conf: Path, max_age: int = 300, dry_run: Flag = False) -> None:
     A job_submit.lua that is there already is kept and runs first.
 
     Args:
-        conf: the folder of slurm.conf, such as /etc/slurm.
-        max_age: seconds after the daemon's last sign of life from which on no job is placed.
-        dry_run: say what would be written, and write nothing.
+        conf: The folder of slurm.conf, such as /etc/slurm.
+        max_age: Place no job if the daemon has given no sign of life for this many seconds.
+        dry_run: Print what would be written, and write nothing.
     """
     steps = plan_of_install(conf, max_age=max_age)
     if not dry_run:
@@ -55,8 +55,8 @@ def undo(*, conf: Path, dry_run: Flag = False) -> None:
     """Take away what `install` wrote, and put back the script that was there before.
 
     Args:
-        conf: the folder of slurm.conf.
-        dry_run: say what would be done, and do nothing.
+        conf: The folder of slurm.conf.
+        dry_run: Print what would be done, and do nothing.
     """
     steps = plan_of_undo(conf)
     if not dry_run:
@@ -79,15 +79,17 @@ def daemon(
     """Keep one file for each class fresh: from the queue, from jobs that ended, from predictions.
 
     Args:
-        conf: the folder of slurm.conf.
-        predictions: by class: a table with class, predicted:PARTITION and sigma:PARTITION, or the lines that
-            `apportion relative predict --json` prints. Measured times come before them.
-        interval: seconds from one look at the queue to the next.
-        set_limits: give jobs without a time limit one: the 0.98-quantile in the slowest partition handed in.
-        no_moves: leave waiting jobs where they are.
-        once: look once and end.
-        dry_run: change neither files nor jobs; with --once, show what would be done.
-        json: with --once, print JSON.
+        conf: The folder of slurm.conf.
+        predictions: Predictions by class: a table with the columns class, predicted:PARTITION and
+            sigma:PARTITION, or the lines that `apportion relative predict --json` prints. Measured times take
+            precedence.
+        interval: How many seconds pass between two looks at the queue.
+        set_limits: Give jobs without a time limit one: the 0.98-quantile of their time in the slowest
+            partition that they may go to.
+        no_moves: Leave waiting jobs where they are.
+        once: Look at the queue once, and end.
+        dry_run: Change neither files nor jobs. With --once, print what would be done.
+        json: With --once, print JSON.
     """
     settings = DaemonSettings(conf, interval, set_limits, not no_moves, dry_run)
     working = PlacementDaemon(settings, read_class_predictions(predictions), note)
@@ -117,10 +119,10 @@ def explain(job: int, *, conf: Path, predictions: Path | None = None, json: Flag
     the wait.
 
     Args:
-        job: its number.
-        conf: the folder of slurm.conf.
-        predictions: as given to the daemon.
-        json: print JSON.
+        job: The number of the job.
+        conf: The folder of slurm.conf.
+        predictions: The file of predictions that the daemon was given.
+        json: Print JSON.
     """
     commands = SlurmCommands(conf)
     jobs, partitions = commands.jobs(), commands.partitions()

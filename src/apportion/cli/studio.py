@@ -36,14 +36,15 @@ def serve(
     It prints the page's address, which holds the token that running code needs. Ctrl-C ends it.
 
     Args:
-        host: the interface to listen on; on another than 127.0.0.1 every question needs the token.
-        port: of the service; 0 takes one that is free.
-        open: open the page in a browser.
-        no_run: never run a kernel that a client sends; predictions are still answered.
-        token: the token instead of a new one, at least 16 characters.
-        rate: requests that a client may send per second; beyond it the answer is to ask again later (429).
-        folder: where jobs and their results are kept; the cache folder by default.
-        demo: run and measure some bundled kernels first, in a folder of their own, so that there is something
+        host: The address to listen on. On another than 127.0.0.1, every request needs the token.
+        port: The port of the service; 0 takes a free one.
+        open: Open the page in a browser.
+        no_run: Never run a kernel that a client sends. Predictions are still answered.
+        token: The token to ask for, at least 16 characters, instead of a new one.
+        rate: How many requests a second one client may send. Beyond it the answer is status 429: ask again
+            later.
+        folder: Where jobs and their results are kept. By default in the cache folder.
+        demo: First run and measure some bundled kernels, in a folder of their own, so that there is something
             to look at within a minute.
     """
     for package in ("fastapi", "uvicorn", "httptools"):

@@ -25,11 +25,12 @@ def add(
     """Add a system from a few runs that were measured on it; five will do, twenty do well.
 
     Args:
-        name: what to call it.
-        samples: a CSV with the columns run and seconds, of runs that the model knows (`systems show` lists
-            them), or a table of counters with times on this system, and on known ones where there are any.
-        replace: take the place of an added system of the same name.
-        json: print JSON.
+        name: A name for the new system.
+        samples: A CSV file with the columns run and seconds, of runs that the model knows (`apportion systems
+            show` lists them); or a table of counters with times on this system and, if there are any, on
+            known ones.
+        replace: Replace an added system of the same name.
+        json: Print JSON.
     """
     system = kept.KnownSystem(name, kept.read_samples(samples, name))
     fit = kept.fit_of(system, shipped())
@@ -43,7 +44,7 @@ def list_(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
     """List the systems of the shipped model, and those that were added.
 
     Args:
-        json: print one line of JSON per system.
+        json: Print one line of JSON for each system.
     """
     known = [(name, "known", len(shipped().reference.runs)) for name in shipped().reference.systems]
     added = [(name, "added", len(system.samples)) for name, system in kept.kept_systems().items()]
@@ -59,8 +60,8 @@ def show(name: str | None = None, *, json: Annotated[bool, Parameter(negative=""
     """Show what an added system is like, and how well its runs tell it. Without a name, list the known runs.
 
     Args:
-        name: of an added system.
-        json: print JSON.
+        name: The name of an added system.
+        json: Print JSON.
     """
     if name is not None:
         _print(name, kept.fit_of(kept.kept_system(name), shipped()), json)
@@ -77,7 +78,7 @@ def remove(name: str) -> None:
     """Forget an added system.
 
     Args:
-        name: of an added system.
+        name: The name of an added system.
     """
     kept.remove(name)
     note(f"{name} is forgotten")
