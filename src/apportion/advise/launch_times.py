@@ -70,7 +70,7 @@ def timing_model(name: str | Path | None = None) -> TimingModel:
 
 
 def predict_times(
-    launch: PlannedLaunch, devices: Sequence[DeviceInfo], model: str | None = None
+    launch: PlannedLaunch, devices: Sequence[DeviceInfo], model: str | Path | None = None
 ) -> dict[str, Times]:
     """Device id → what a launch takes there: as the model of the device's kind says, corrected by what
     `apportion calibrate` found on this machine, else by the device's calibrated speeds where they are known.
@@ -90,8 +90,13 @@ def predict_times(
     return found
 
 
-def forecast_of(query: LaunchQuery, devices: Sequence[DeviceInfo], model: str | None = None) -> Forecast:
+def forecast_of(
+    query: LaunchQuery, devices: Sequence[DeviceInfo], model: str | Path | None = None
+) -> Forecast:
     """What a launch will take on each device, as policies ask for it.
+
+    Args:
+        model: its name or its folder; the preferred one where none is named.
 
     Raises:
         UnknownName: there is no such model.
@@ -100,13 +105,16 @@ def forecast_of(query: LaunchQuery, devices: Sequence[DeviceInfo], model: str | 
     launch = launch_of(query)
     times = predict_times(launch, devices, model)
     models = {name: CostModel(each.fixed, max(each.rate, 1e-9)) for name, each in times.items()}
-    spread = math.exp(_FOUR_IN_FIVE * max(each.spread for each in times.values()))
     chosen = timing_model(model)
     kinds = tuple(device.kind for device in devices)
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
     rows, totals = launch.row()[None, :], launch.totals()[None, :]
     doubt = float(chosen.doubt(rows, totals, _speeds(devices))[0]) if pair else None
-    return Forecast(models, spread, f"the timing model {chosen.name}", sharing_seconds(query, devices), doubt)
+    spreads = {name: math.exp(_FOUR_IN_FIVE * each.spread) for name, each in times.items()}
+    return Forecast(
+        models, max(spreads.values()), f"the timing model {chosen.name}", sharing_seconds(query, devices),
+        doubt, spreads,
+    )  # fmt: skip
 
 
 def _speeds(devices: Sequence[DeviceInfo]) -> dict[str, dict[str, float]]:

@@ -122,6 +122,8 @@ class Forecast:
     "What it costs on top when the work is shared."
     doubt: float | None = None
     "The standard deviation of the log of the factor between two devices, where it is known."
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    "Device → `spread` of its own, where that is known; the largest of them is `spread` then."
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -1,37 +1,55 @@
 """The policy `bayes`: the launch that costs least, what it teaches about the launches to come included.
 
-Each device's time is believed to be normal in the logarithm, with the forecast's shape: fixed + rate × share,
-off by one factor. Launches correct the factors in closed form (`expected_times.Belief`). A launch is worth
-what
-it takes less what it may save: as many launches are taken to come as there were. There is no rule for
-exploring.
+What each device takes is believed to be normal in the logarithm (`expected_times.Belief`): the forecast, and
+how sure it is, to begin with, then what launches took. A launch costs what it is expected to take, and what
+the launches after it are expected to take once its times are known. So many of these are taken to come as
+there were, and ten at least. There is no rule for trying something: it pays for itself or is not done.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import combinations, product
 
-from apportion.coexecution.cuts import CostModel
+import numpy as np
+from numpy.typing import NDArray
+
 from apportion.coexecution.expected_times import BELIEVING, Belief, BeliefSettings
-from apportion.coexecution.observations import Choice, Observations, median_of
+from apportion.coexecution.observations import Choice, Observations, PastLaunch
 from apportion.coexecution.policies.base import Policy, Situation
-from apportion.coexecution.policies.learned import best_shared, everything
+from apportion.coexecution.policies.learned import everything
+from apportion.errors import InvalidSetting
 from apportion.runtime.split import Split
 
+Numbers = NDArray[np.float64]
 _NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
 "Standard deviations and weights: Gauss and Hermite's three points."
+_MOST_PRODUCTS = 3
+"Devices up to which all combinations of these points are looked at; beyond, one device at a time."
+_UNSEEN = 1e9
+"The variance of the time of a device that takes no part: nothing is learned of it."
+_CAREFUL = (0.25, 0.5, 0.75, 0.9)
+"Parts of a device's best share that are weighed, too: too much for a slow device costs most."
 
 
 @dataclass(frozen=True)
-class _PossibleLaunch:
-    split: Split
-    seconds: float
-    worth: float
-    "Seconds less what the launch may save later."
-    tries: str
+class HorizonSettings:
+    """What the policy assumes beside what it believes of devices."""
+
+    coming: int = 10
+    "Launches that are taken to come, at least; later as many as there were. Chosen."
+    sharing: float = 0.7
+    "The standard deviation of what sharing costs, over what it is expected to cost. Chosen."
+
+    def __post_init__(self) -> None:
+        if self.coming < 1 or not self.sharing > 0:
+            raise InvalidSetting(f"coming must be at least 1, and sharing more than 0, not {self}")
+
+
+HORIZON = HorizonSettings()
 
 
 class BayesPolicy(Policy):
@@ -39,22 +57,18 @@ class BayesPolicy(Policy):
 
     learns = True
 
-    def __init__(self, settings: BeliefSettings = BELIEVING) -> None:
-        self.settings = settings
+    def __init__(self, settings: BeliefSettings = BELIEVING, horizon: HorizonSettings = HORIZON) -> None:
+        self.settings, self.horizon = settings, horizon
 
     def choose(self, situation: Situation, seen: Observations) -> Choice:
-        """The split whose expected time, less what it may save in as many launches as there were, is
-        least."""
-        weighed = _WeighedLaunches(situation, seen, self.settings)
-        best = min(weighed.candidates(), key=lambda each: each.worth)
+        """The split whose expected time, and that of the launches after it, is least."""
+        weighed = WeighedLaunches(situation, seen, self.settings, self.horizon)
+        best = weighed.best()
         if best.tries:
-            reason = f"{best.tries} may be faster than believed: a launch of it pays for itself"
+            reason = f"{best.tries} may be faster than predicted: a launch that shows it pays for itself"
             return Choice(best.split, None, reason)
         said = "earlier launches predict" if seen.launches else f"{situation.forecast.origin} predict"
-        split = best.split
-        if (launch := seen.latest_like(split)) is not None:  # what is known is quicker to launch again
-            split = Split({name: launch.shares.get(name, 0.0) for name in split.shares})
-        return Choice(split, best.seconds, f"{said} {best.seconds * 1e3:.3g} ms")
+        return Choice(best.split, best.seconds, f"{said} {best.seconds * 1e3:.3g} ms")
 
     def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
         """Whether a launch took what was expected, to three deviations of the noise, and launches have not
@@ -65,86 +79,277 @@ class BayesPolicy(Policy):
         return abs(math.log(seconds / choice.seconds)) < 3 * self.settings.noise
 
 
-class _WeighedLaunches:
-    def __init__(self, situation: Situation, seen: Observations, settings: BeliefSettings) -> None:
-        self.situation, self.seen, forecast = situation, seen, situation.forecast
-        self.names = situation.names
-        self.prior = {name: forecast.models[name] for name in self.names}
-        whole = {name: model.seconds(1.0) for name, model in self.prior.items()}
-        self.belief = Belief(whole, forecast.spread, settings)
-        for launch in seen.launches:
-            for name, share in launch.shares.items():
-                factor = launch.devices[name] / self.prior[name].seconds(share)
-                # A part of the range says less of the whole: its square is the weight.
-                self.belief.observe(name, factor * whole[name], share**2)
-        beyond = [each.seconds - max(each.devices.values()) for each in seen.launches if each.alone is None]
-        self.sharing = max(0.0, median_of(beyond)) if beyond else forecast.sharing_seconds
-        self.known = seen.alone()
-        self.noise = settings.noise
-        self.unknown = [name for name in self.names if self.belief.deviation(name) > 1.5 * settings.noise]
+@dataclass(frozen=True)
+class PossibleLaunch:
+    """A split that may be launched next."""
 
-    def models(self, factors: Mapping[str, float]) -> dict[str, CostModel]:
-        found = {}
-        for name, model in self.prior.items():
-            scale = factors.get(name, 1.0) * self.belief.seconds(name) / model.seconds(1.0)
-            found[name] = CostModel(model.fixed * scale, model.rate * scale)
-        return found
+    split: Split
+    seconds: float
+    "What it is expected to take, launched again and again."
+    now: float
+    "What it is expected to take now: right after other devices it takes longer."
+    later: float
+    "What one of the launches after it is expected to take."
+    cost: float
+    "All of them."
+    tries: str = ""
+    "The devices it teaches about, where it is not the fastest as far as is known."
 
-    def best(self, factors: Mapping[str, float]) -> tuple[Split, float]:
-        """The best split if devices were off by these factors, and its time."""
-        models = self.models(factors)
-        alone = {
-            name: self.known[name]
-            if name in self.known and name not in factors
-            else models[name].seconds(1.0)
-            for name in self.names
-        }
-        single = min(self.names, key=lambda name: alone[name])
-        found = everything(single, self.names), alone[single]
-        if not self.situation.obstacle and len(self.names) > 1:
-            shared = best_shared(models, self.sharing, self.situation.groups)
-            if shared is not None and shared[1] < found[1]:
-                found = shared
+
+@dataclass
+class WeighedLaunches:
+    """What is believed before a launch, and what each split is expected to cost."""
+
+    situation: Situation
+    seen: Observations
+    settings: BeliefSettings = BELIEVING
+    horizon: HorizonSettings = HORIZON
+    belief: Belief = field(init=False)
+    sharing: float = field(init=False)
+    "Seconds that sharing is expected to cost on top of its devices' times."
+
+    def __post_init__(self) -> None:
+        self.names, forecast = self.situation.names, self.situation.forecast
+        models = {name: forecast.models[name] for name in self.names}
+        whole = {name: model.seconds(1.0) for name, model in models.items()}
+        parts = {name: model.fixed / whole[name] for name, model in models.items()}
+        spreads = {name: forecast.spreads.get(name, forecast.spread) for name in self.names}
+        self.belief = Belief(whole, spreads, self.settings, parts=parts)
+        groups = _alike(self.seen)
+        self.settings = replace(self.settings, noise=_noise(groups, self.settings))
+        self.belief.settings = self.settings
+        for launches in groups:
+            for name, share in launches[0].shares.items():
+                seconds = _middle(each.devices[name] for each in launches)
+                self.belief.observe(name, seconds, len(launches), share=share)
+        self.sharing = forecast.sharing_seconds
+        variance = (self.horizon.sharing * self.sharing) ** 2
+        for each in self.seen.launches:
+            if each.alone is None and variance > 0:
+                gain = variance / (variance + (self.settings.noise * each.seconds) ** 2)
+                self.sharing += gain * (each.seconds - max(each.devices.values()) - self.sharing)
+                variance *= 1 - gain
+        self.sharing = max(0.0, self.sharing)
+        self.divides = not self.situation.obstacle and len(self.names) > 1
+
+    def best(self) -> PossibleLaunch:
+        """The launch that costs least. What is known is quicker to launch again: of cuts that are about the
+        same,
+        the one that took least."""
+        best = min(self.possible(), key=lambda each: each.cost)
+        if known := self._launches_like(best.split):
+            quickest = min(known, key=lambda each: each.seconds)
+            best = replace(best, split=Split({name: quickest.shares.get(name, 0.0) for name in self.names}))
+        return best
+
+    def possible(self) -> list[PossibleLaunch]:
+        """The launches that are weighed: each device alone, the cut that is best by what is believed, more
+        careful ones, and the best one that was seen."""
+        splits = self._splits()
+        shares = np.array([list(split.shares.values()) for split in splits])
+        known = self.seen.best_seen()
+        seconds = self._expected(splits, shares)
+        taught = self._taught(shares, known[1] if known is not None else math.inf)
+        least = min(seconds)
+        favourite = _used(splits[seconds.index(least)])
+        horizon = max(self.horizon.coming, self.seen.noted) if self.seen.noted else 1
+        before = frozenset(self.seen.launches[-1].shares) if self.seen.launches else None
+        measured = {name for each in self.seen.launches for name in each.shares}
+        found = []
+        for split, expected, after in zip(splits, seconds, taught, strict=True):
+            used = _used(split)
+            now = expected * self._after(before, used)
+            later = min(after, least)
+            back = (self._after(used, favourite) - 1) * least
+            tries = "" if expected <= 1.01 * least else " and ".join(sorted(used - measured))
+            cost = now + back + horizon * later
+            found.append(PossibleLaunch(split, expected, now, later, cost, tries))
         return found
 
     def expected(self, split: Split) -> float:
-        """The mean of what a split takes, over what devices may be."""
-        used = [name for name, share in split.shares.items() if share > 0]
-        if len(used) == 1 and used[0] in self.known:
-            return self.known[used[0]]
-        total = 0.0
-        for nodes in product(_NODES, repeat=len(used)):
-            factors = {
-                name: math.exp(deviations * self.belief.deviation(name))
-                for name, (deviations, _) in zip(used, nodes, strict=True)
-            }
-            models = self.models(factors)
-            taken = max(models[name].seconds(split.shares[name]) for name in used)
-            total += math.prod(weight for _, weight in nodes) * taken
-        return total + (self.sharing if len(used) > 1 else 0.0)
+        """The mean of what a split takes: as it was seen, else over what devices may be."""
+        return self._expected([split], np.array([list(split.shares.values())]))[0]
 
-    def candidates(self) -> list[_PossibleLaunch]:
-        split, _ = self.best({})
-        splits = [split, *(everything(name, self.names) for name in self.names)]
-        if (seen := self.seen.best_seen()) is not None and not self.situation.obstacle:
-            splits.append(Split({name: seen[0].shares.get(name, 0.0) for name in self.names}))
-        expected = [self.expected(each) for each in splits]
-        if seen is not None and not self.situation.obstacle:
-            expected[-1] = seen[1]
-        least = min(expected)
-        horizon = max(1, self.seen.noted)
-        found = []
-        for each, seconds in zip(splits, expected, strict=True):
-            taught = [name for name, share in each.shares.items() if share > 0 and name in self.unknown]
-            saves = max((self._saves(name, least) for name in taught), default=0.0)
-            tries = " and ".join(taught) if seconds > least and taught else ""
-            found.append(_PossibleLaunch(each, seconds, seconds - horizon * saves, tries))
+    def _expected(self, splits: Sequence[Split], shares: Numbers) -> list[float]:
+        """What splits take in the mean.
+
+        Args:
+            shares: (C, D) of the same splits.
+        """
+        logs, covariance, _ = self._log_times(shares)
+        points, weights = _points(len(self.names))
+        taken = logs[:, None, :] + points @ _root(covariance).transpose(0, 2, 1)  # (C, P, D)
+        taken = np.where(shares[:, None, :] > 0, taken, -np.inf)
+        together = (shares > 0).sum(axis=1) > 1
+        means = np.exp(taken.max(axis=2)) @ weights + np.where(together, self.sharing, 0.0)
+        found: list[float] = means.tolist()
+        for place, split in enumerate(splits):
+            same = self._launches_like(split)
+            if len(same) > 1 or any(not each.cold for each in same):
+                found[place] = _middle(each.seconds for each in same)
         return found
 
-    def _saves(self, name: str, least: float) -> float:
-        """What a launch is expected to take less, once it is known what a device takes."""
-        deviation = self.belief.deviation(name)
-        return sum(
-            weight * max(0.0, least - self.best({name: math.exp(deviations * deviation)})[1])
-            for deviations, weight in _NODES
-        )
+    def _launches_like(self, split: Split) -> list[PastLaunch]:
+        """Earlier launches with about this cut."""
+        wanted = {name: share for name, share in split.shares.items() if share > 0}
+        return [each for each in self.seen.launches if self.seen.near(wanted, each.shares)]
+
+    def _splits(self) -> list[Split]:
+        found = [everything(name, self.names) for name in self.names]
+        if not self.divides:
+            return found
+        shares = self._shares()
+        if shares is not None:
+            found.append(Split(shares))
+            for name, share in shares.items():
+                if 0 < share < 1:
+                    found += [Split(_with_less(shares, name, part)) for part in _CAREFUL]
+        if (seen := self.seen.best_seen()) is not None:
+            found.append(Split({name: seen[0].shares.get(name, 0.0) for name in self.names}))
+        return [each for each in found if len(each.parts(self.situation.groups)) == len(_used(each))]
+
+    def _shares(self) -> dict[str, float] | None:
+        """The shares of the devices that end together soonest, among two or more of them."""
+        fixed, rate = self._lines(self.belief.mean[None, :], np.diag(self.belief.covariance))
+        seconds, shares = _shared(fixed, rate, self.situation.groups)
+        if not np.isfinite(seconds[0]):
+            return None
+        total = float(shares[0].sum())
+        return {name: each / total for name, each in zip(self.names, shares[0].tolist(), strict=True)}
+
+    def _taught(self, shares: Numbers, cap: float) -> list[float]:
+        """What the launches after one under each split are expected to take: the best that can be chosen
+        once its
+        times are known, over what these may be.
+
+        Args:
+            shares: (C, D) of the splits.
+            cap: what the best cut that was seen takes: it can be launched again whatever is learned.
+        """
+        count = len(self.names)
+        points, weights = _points(count)
+        _, covariance, across = self._log_times(shares)
+        noise = np.where(shares > 0, self.settings.variance(), _UNSEEN)  # (C, D)
+        inside = covariance + noise[:, :, None] * np.eye(count)
+        gain = across @ np.linalg.inv(inside)  # (C, 2 D, D)
+        means = self.belief.mean + points @ (gain @ _root(inside)).transpose(0, 2, 1)  # (C, P, 2 D)
+        left = np.diag(self.belief.covariance) - (gain * across).sum(axis=2)  # (C, 2 D)
+        fixed, rate = self._lines(means, left[:, None, :])
+        best = (fixed + rate).min(axis=2)
+        if self.divides:
+            flat = fixed.reshape(-1, count), rate.reshape(-1, count)
+            together, _ = _shared(*flat, self.situation.groups)
+            best = np.minimum(best, together.reshape(best.shape) + self.sharing)
+        return list((np.minimum(best, cap) @ weights).tolist())
+
+    def _log_times(self, shares: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """The log of the time of every device under every split: (C, D) means, (C, D, D) covariances, and
+        (C, 2 D, D) covariances with the entries of what is believed."""
+        count, covariance = len(self.names), self.belief.covariance
+        logs, slopes, bent = self.belief.log_times(shares)
+        across = covariance[:, :count] + covariance[:, count:] * slopes[:, None, :]
+        inside = across[:, :count] + slopes[:, :, None] * across[:, count:]
+        return logs, inside + bent[:, :, None] * np.eye(count), across
+
+    def _lines(self, means: Numbers, variances: Numbers) -> tuple[Numbers, Numbers]:
+        """(…, D) each: the mean fixed and growing part of every device's time.
+
+        Args:
+            means: (…, 2 D) of what is believed.
+            variances: (…, 2 D)
+        """
+        count = len(self.names)
+        whole = np.exp(means[..., :count] + np.maximum(variances[..., :count], 0.0) / 2)
+        part = 1 / (1 + np.exp(-means[..., count:]))
+        return part * whole, (1 - part) * whole
+
+    def _after(self, before: frozenset[str] | None, used: frozenset[str]) -> float:
+        """What a launch takes right after one by other devices, over what it takes after its like."""
+        if before is None or before == used:
+            return 1.0
+        settings = self.seen.settings
+        return 1 / (settings.after_another if used.isdisjoint(before) else settings.after_shared)
+
+
+def _middle(values: Iterable[float]) -> float:
+    """The median; of two, the lower one: launches may be late, and are never early."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _alike(seen: Observations) -> list[list[PastLaunch]]:
+    """Launches with about the same cut, together; a cold one only where there is no other."""
+    found: list[list[PastLaunch]] = []
+    for launch in seen.launches:
+        for group in found:
+            if seen.near(group[0].shares, launch.shares):
+                group.append(launch)
+                break
+        else:
+            found.append([launch])
+    return [[each for each in group if not each.cold] or group for group in found]
+
+
+def _noise(groups: Sequence[Sequence[PastLaunch]], settings: BeliefSettings) -> float:
+    """How much launches vary, as those that were repeated say: the mean of the posterior of the variance
+    (inverse gamma), which counts what was expected like `BeliefSettings.noise_counts` launches."""
+    squares, count = settings.noise_counts * settings.noise**2, settings.noise_counts
+    for launches in groups:
+        middle = math.log(_middle(each.seconds for each in launches))
+        off = [abs(math.log(each.seconds) - middle) for each in launches]
+        squares += sum(min(each, 3 * settings.noise) ** 2 for each in off)  # others were late
+        count += len(launches) - 1
+    return math.sqrt(squares / count)
+
+
+def _shared(fixed: Numbers, rate: Numbers, groups: int) -> tuple[Numbers, Numbers]:
+    """(M,) and (M, D): when two devices or more that end together soonest are done, and their shares.
+
+    Infinite where a device's fixed time alone is longer than the rest needs, or its part is no work-group.
+
+    Args:
+        fixed: (M, D) seconds.
+        rate: (M, D) seconds.
+    """
+    count = fixed.shape[1]
+    least = np.full(len(fixed), np.inf)
+    shares = np.zeros_like(fixed)
+    for size in range(2, count + 1):
+        for chosen in map(list, combinations(range(count), size)):
+            f, r = fixed[:, chosen], np.maximum(rate[:, chosen], 1e-12)
+            together = (1 + (f / r).sum(axis=1)) / (1 / r).sum(axis=1)
+            each = (together[:, None] - f) / r
+            better = (each.min(axis=1) * groups >= 0.5) & (together < least)
+            least = np.where(better, together, least)
+            mine = np.zeros_like(fixed)
+            mine[:, chosen] = each
+            shares = np.where(better[:, None], mine, shares)
+    return least, shares
+
+
+def _with_less(shares: Mapping[str, float], device: str, part: float) -> dict[str, float]:
+    """Shares of which one device has only a part; the others have the rest as they had theirs."""
+    left = (1 - part * shares[device]) / (1 - shares[device])
+    return {name: share * (part if name == device else left) for name, share in shares.items()}
+
+
+def _used(split: Split) -> frozenset[str]:
+    return frozenset(name for name, share in split.shares.items() if share > 0)
+
+
+@cache
+def _points(count: int) -> tuple[Numbers, Numbers]:
+    """(P, count) standard deviations, and the weight of each point."""
+    if count <= _MOST_PRODUCTS:
+        nodes = list(product(_NODES, repeat=count))
+        points = np.array([[deviations for deviations, _ in node] for node in nodes])
+        return points, np.array([math.prod(weight for _, weight in node) for node in nodes])
+    far = math.sqrt(count) * np.eye(count)
+    return np.concatenate([far, -far]), np.full(2 * count, 1 / (2 * count))
+
+
+def _root(covariances: Numbers) -> Numbers:
+    """(C, D, D): matrices whose products with their transposes are these; the diagonal is raised by next to
+    nothing,
+    since what is known for sure has no variance."""
+    return np.asarray(np.linalg.cholesky(covariances + 1e-12 * np.eye(covariances.shape[-1])))
