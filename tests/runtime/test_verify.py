@@ -34,3 +34,10 @@ def test_relaxed_mathematics_is_compared_in_fewer_digits() -> None:
     relaxed = Exactness.of(4, "-cl-unsafe-math-optimizations")
     assert difference(found, expected, relaxed) is None
     assert difference(found, np.array([1.0, 2.01], np.float32), relaxed) is not None
+
+
+def test_subnormal_singles_may_be_zero_and_doubles_may_not() -> None:
+    assert difference(np.zeros(2, np.float32), np.array([0, 1e-40], np.float32)) is None
+    assert difference(np.zeros(2), np.array([0, 7e-310]), SINGLE) is None
+    assert difference(np.zeros(2), np.array([0, 7e-310])) is not None
+    assert difference(np.zeros(2, np.float32), np.array([0, 1e-30], np.float32)) is not None

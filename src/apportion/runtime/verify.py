@@ -15,6 +15,9 @@ Compilers contract multiply-adds and order sums differently; what is wrong is of
 """
 
 
+_VANISHING = {4: float(np.finfo(np.float32).tiny)}
+"Below this a device may take a number of a type for 0: OpenCL leaves open what becomes of subnormal singles."
+
 _FINITE_ONLY = ("-cl-fast-relaxed-math", "-cl-finite-math-only")
 "Options under which a compiler may give anything for what is not finite."
 _RELAXED = ("-cl-fast-relaxed-math", "-cl-unsafe-math-optimizations")
@@ -68,9 +71,8 @@ def _far(
     size = min(found.dtype.itemsize // (2 if found.dtype.kind == "c" else 1), exactness.computed_in)
     factor = RELAXED if exactness.relaxed else 1
     relative, absolute = (factor * each for each in TOLERANCE.get(size, TOLERANCE[8]))
-    close: NDArray[np.bool_] = np.isclose(
-        found, expected, rtol=relative, atol=absolute * largest, equal_nan=True
-    )
+    least = max(absolute * largest, _VANISHING.get(size, 0.0))
+    close: NDArray[np.bool_] = np.isclose(found, expected, rtol=relative, atol=least, equal_nan=True)
     if exactness.finite_only:
         close |= ~(np.isfinite(found) & np.isfinite(expected))
     return ~close
