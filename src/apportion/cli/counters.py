@@ -37,10 +37,11 @@ counters = App(
 
 @counters.command
 def probe(*, json: Annotated[bool, _FLAG] = False) -> None:
-    """Say which counters of Table I this machine gives, and from which source, by counting something small.
+    """Say which counters this machine gives, and from which source, by counting something small.
 
     Args:
-        json: print one JSON object: every counter from every source, what was counted or why not, the remedy.
+        json: Print one JSON object: each counter from each source with its value, or with why there is none
+            and what to do about it.
     """
     found, names = probe_and_keep()
     if json:
@@ -48,7 +49,7 @@ def probe(*, json: Annotated[bool, _FLAG] = False) -> None:
         print_json({"counters": entries, "chosen": names})
         return
     print_table(
-        ("Table I", "counter", "sources that work", "exactness", "counted"),
+        ("quantity", "counter", "sources that work", "exactness", "counted"),
         [
             _probe_row(row, list(group))
             for row, group in groupby(found, key=lambda one: (one.row, one.counter))

@@ -17,7 +17,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from apportion.advise.learned_analyses import run_learned
-from apportion.advise.learned_policy import together
+from apportion.advise.learned_policy import share
 from apportion.advise.predictor import DEFAULT_PAIR, predict
 from apportion.advise.program_ranking import TiledKernel, rank_configurations
 from apportion.advise.relative_answers import predict as relative_performance
@@ -138,7 +138,7 @@ def run_together(demo: Demo) -> Mapping[str, Any]:
     """Run it on two devices at once, verify it, and compare it with every cut"""
     grid = np.random.default_rng(0).random((SIDE, SIDE), np.float32)
     following, change = grid.copy(), np.zeros((SIDE // GROUP[1], SIDE // GROUP[0]), np.float32)
-    with together(demo.source, KERNEL.removesuffix(".cl"), limits=Limits(seconds=30)) as kernel:
+    with share(demo.source, KERNEL.removesuffix(".cl"), limits=Limits(seconds=30)) as kernel:
         bound = kernel.bind(
             grid, following, change, LocalMemory(4 * GROUP[0] * GROUP[1]), SIDE, SIDE,
             global_size=(SIDE, SIDE), local_size=GROUP,
