@@ -85,7 +85,7 @@ class MalformedInput(ApportionError, ValueError):
     ) -> None:
         self.message, self.file, self.line, self.column = message, file, line, column
         place = ":".join(str(part) for part in (file, line, column) if part is not None)
-        super().__init__(f"{place}: {message}")
+        super().__init__(f"{place}: {message}" if place else message)
 
 
 class MalformedIR(MalformedInput):

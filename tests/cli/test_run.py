@@ -153,6 +153,7 @@ def test_the_compilers_reason_is_shown(tmp_path: Path, capsys: pytest.CaptureFix
         main(["run", str(tmp_path / "half.cl"), "-n", "64"])
     said = capsys.readouterr().err
     assert "refuses the kernel 'h':\n" in said
+    assert "apportion: The compiler of cpu" in said
     assert "half" in said.partition("refuses the kernel")[2]
 
 

@@ -68,6 +68,7 @@ class Queue:
                 raise CompileError(
                     f"The compiler of {self.info.id} ({self.info.platform}) refuses the kernel "
                     f"{build.kernel!r}:\n{log}",
+                    file="",  # what the driver was given is no file
                     diagnostics=log,
                 ) from error
             except cl.LogicError as error:
