@@ -8,12 +8,31 @@ from __future__ import annotations
 import os
 import socket
 import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from apportion.errors import ApportionError
 from apportion.runtime.opencl.driver import Driver
 from apportion.runtime.opencl.pipe import ANSWER, BEGUN, SEEN, receive, tell, tell_failure
+
+REQUESTS: Mapping[str, Callable[..., Any]] = {
+    "describe": Driver.describe,
+    "attach": Driver.attach,
+    "detach": Driver.detach,
+    "build": Driver.build,
+    "calibrate": Driver.calibrate,
+    "run": Driver.run,
+    "again": Driver.again,
+    "open_again": Driver.open_again,
+    "again_failure": Driver.again_failure,
+    "open_stream": Driver.open_stream,
+    "prepare_stream": Driver.prepare_stream,
+    "stream_failure": Driver.stream_failure,
+    "stream_timeline": Driver.stream_timeline,
+    "visit": Driver.visit,
+}
+"What a worker can be asked, and what answers."
 
 
 def serve(connection: socket.socket) -> None:
@@ -30,7 +49,7 @@ def serve(connection: socket.socket) -> None:
                 arguments = (*arguments, partial(tell, connection, BEGUN))
             elif name == "visit":
                 arguments = (*arguments, partial(_report, connection))
-            tell(connection, ANSWER, getattr(driver, name)(*arguments))
+            tell(connection, ANSWER, REQUESTS[name](driver, *arguments))
         except ApportionError as error:
             tell_failure(connection, type(error).__name__, error.args, error.__dict__)
         except Exception as error:  # a bug of ours, or a driver's error nobody translated: with its place
