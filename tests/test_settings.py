@@ -168,19 +168,21 @@ def test_toml_that_cannot_be_used_is_named_with_its_file(value, tmp_path):
 _WRITER = """
 import sys, time
 from pathlib import Path
-from apportion.settings import whole_file
-with whole_file(Path(sys.argv[1])) as part:
-    part.write_text("half")
+from apportion.settings import whole_file, whole_folder
+folder = sys.argv[2] == "folder"
+with (whole_folder if folder else whole_file)(Path(sys.argv[1])) as part:
+    inner = part / "inner" if folder else part
+    inner.write_text("half")
     print("writing", flush=True)
     sys.stdin.read()
-    part.write_text("whole")
+    inner.write_text("whole")
 """
 
 
-def _writing(path: Path) -> subprocess.Popen[str]:
-    """A process that is in the middle of writing a file."""
+def _writing(path: Path, kind: str) -> subprocess.Popen[str]:
+    """A process that is in the middle of writing a file or a folder."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _WRITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _WRITER, path, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "writing\n"
@@ -188,15 +190,16 @@ def _writing(path: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path: Path):
-    killed, alive = _writing(tmp_path / "killed"), _writing(tmp_path / "alive")
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(kind: str, tmp_path: Path):
+    killed, alive = _writing(tmp_path / "killed", kind), _writing(tmp_path / "alive", kind)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert len(list(tmp_path.glob(".*.part"))) == 2
-    next_one = _writing(tmp_path / "next")
+    next_one = _writing(tmp_path / "next", kind)
     assert [path.name.split(".")[1] for path in sorted(tmp_path.glob(".*.part"))] == ["alive", "next"]
     for process in (alive, next_one):
         process.communicate("go on")
         assert process.returncode == 0
-    assert (tmp_path / "alive").read_text() == "whole"
+    assert (tmp_path / "alive" / ("inner" if kind == "folder" else "")).read_text() == "whole"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alive", "next"]

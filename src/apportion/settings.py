@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -33,32 +34,60 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Where to write a file that is there whole or not at all: whoever is interrupted leaves the old one, and
     of several processes or threads that write it at once the last one wins. What a process that was killed
     left in the same folder is removed."""
+    with _beside(path, folder=False) as part:
+        yield part
+        part.replace(path)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Where to make a folder that is there whole or not at all; at its place is none, or an empty one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(path, folder=True) as part:
+        yield part
+        if path.exists():
+            path.rmdir()
+        part.rename(path)
+
+
+@contextmanager
+def _beside(path: Path, *, folder: bool) -> Iterator[Path]:
+    """A new file or folder beside a path, locked until it is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.part")
-    held = None if sys.platform == "win32" else _held(part)  # Windows moves no file that is open
+    held = _made(part, folder=folder)
     try:
         if path.parent not in _swept:
             _swept.add(path.parent)
             _sweep(path.parent, part)
         yield part
-        part.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
         if held is not None:
             os.close(held)
 
 
-def _held(part: Path) -> int:
-    """A descriptor of a new file, locked for as long as it is open."""
+def _made(part: Path, *, folder: bool) -> int | None:
+    """Make a file or folder; a descriptor that holds its lock for as long as it is open.
+
+    Windows moves nothing that is open, so nothing is held there, and nothing swept.
+    """
     while True:
-        held = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+        if folder:
+            part.mkdir(exist_ok=True)
         if sys.platform == "win32":
-            return held
+            return None
+        try:
+            held = os.open(part, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            if not folder:
+                raise
+            continue  # another process took it for one that was left, as below
         with suppress(OSError):  # no locks on this file system
             fcntl.flock(held, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(held), os.stat(part)):
                 return held
-        os.close(held)  # another process took it for one that was left
+        os.close(held)
 
 
 def _sweep(folder: Path, ours: Path) -> None:
@@ -66,15 +95,24 @@ def _sweep(folder: Path, ours: Path) -> None:
     if sys.platform == "win32":
         return
     with suppress(OSError), os.scandir(folder) as entries:
-        left = [entry.path for entry in entries if _PART.fullmatch(entry.name) and entry.name != ours.name]
-        for path in left:
+        for entry in list(entries):
+            if not _PART.fullmatch(entry.name) or entry.name == ours.name:
+                continue
             with suppress(OSError):
-                held = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+                whole = entry.is_dir(follow_symlinks=False)
+                held = os.open(entry.path, (os.O_RDONLY if whole else os.O_RDWR) | os.O_NOFOLLOW)
                 try:
                     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(path)
+                    _remove(Path(entry.path))
                 finally:
                     os.close(held)
+
+
+def _remove(part: Path) -> None:
+    if part.is_dir() and not part.is_symlink():
+        shutil.rmtree(part, ignore_errors=True)
+    else:
+        part.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes | str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import shutil
 import tarfile
 from collections.abc import Collection, Mapping
@@ -48,7 +47,7 @@ from apportion.errors import (
     UnreadableFile,
 )
 from apportion.program.vocabulary import Vocabulary
-from apportion.settings import whole_file
+from apportion.settings import whole_file, whole_folder
 
 __all__ = ["SPLITS", "DataflowStore", "LabelledRoot", "Split", "StoredGraph"]
 
@@ -346,16 +345,10 @@ class DataflowStore:
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise AlreadyWritten(f"{folder} is not an empty folder. Unpack into one that is not there yet")
-        part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        try:
-            (part / "columns").mkdir(parents=True)
+        with whole_folder(folder) as part:
+            (part / "columns").mkdir()
             _lay_out(archive, part)
             DataflowStore.open(part).verify()
-            if folder.exists():
-                folder.rmdir()
-            part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
         return DataflowStore.open(folder)
 
     def _pack(self, path: Path) -> int:
