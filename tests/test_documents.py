@@ -28,7 +28,7 @@ RUN = (
     *(
         ROOT / "docs" / "howto" / f"{name}.md"
         for name in ("analyze", "doctor", "explain", "graphs-of-a-folder", "kernels-as-they-are", "predict",
-                     "programs", "run-on-two-devices")
+                     "programs", "run-on-two-devices", "simulate-scheduling")
     ),
 )  # fmt: skip
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/*/*.md")))
