@@ -145,8 +145,10 @@ def test_sizes_change_the_prediction(page, service):
     visit(page, service)
     before = page.locator(".machine svg").first.get_attribute("aria-label")
     page.get_by_label("Work-items").fill("64x64")
-    page.get_by_label("Integers").fill("n=64")
+    page.get_by_label("Arguments").fill("n=64 a=float32[4*N]")
     expect(page.locator(".machine svg").first).not_to_have_attribute("aria-label", before)
+    page.get_by_label("Build options").fill("-D")
+    expect(page.locator(".status.bad")).to_contain_text("lacks its value")
 
 
 def test_an_impossible_size_is_told(page, service):

@@ -6,7 +6,7 @@ import { Editor } from "./editor";
 import { GraphPane } from "./graph";
 
 /** What a kernel and its launch are, as addresses and drafts hold them. */
-export interface Draft { text: string; language: string; name: string; size: string; local: string; arguments: string; kernel: string }
+export interface Draft { text: string; language: string; name: string; size: string; local: string; arguments: string; kernel: string; build?: string }
 
 interface Device { device: string; name: string; milliseconds: number; interval: [number, number]; fixed: number; rate: number; bottleneck: string | null; parts: Record<string, number> }
 interface Machine { name: string; origin: string; devices: Device[]; cut: { shares: Record<string, number>; milliseconds: number; alone: string; gain: number; worth_sharing: boolean; share_interval: [number, number] | null; chance: number | null; curve: [number, number, number, number][] } }
@@ -45,6 +45,7 @@ export class KernelView {
   private size = h("input", { size: 12, spellcheck: "false", inputmode: "text", oninput: () => this.changed() });
   private local = h("input", { size: 8, placeholder: "usual", spellcheck: "false", oninput: () => this.changed() });
   private values = h("input", { size: 18, placeholder: "n=4096", spellcheck: "false", oninput: () => this.changed() });
+  private build = h("input", { size: 18, placeholder: "-D N=4", spellcheck: "false", oninput: () => this.changed() });
   private kernel = h("select", { onchange: () => { this.draft.kernel = this.kernel.value; this.changed(); } });
   private kernelField = field("Kernel", this.kernel);
   private status = h("p", { class: "status", role: "status" });
@@ -65,7 +66,8 @@ export class KernelView {
       h("div", { class: "left" },
         h("div", { class: "toolbar" }, field("Start from", this.example), field("Language", this.language), this.kernelField,
           field("Work-items", this.size, "In all: 1048576, or 1024x1024"), field("Work-group", this.local, "Work-items of a group: 64, or 16x16"),
-          field("Integers", this.values, "Values of integer arguments: n=4096 m=16")),
+          field("Arguments", this.values, "Arguments that are known: n=4096 x=float32[N]"),
+          field("Build options", this.build, "As clBuildProgram takes them: -D N=4 -cl-fast-relaxed-math")),
         place,
         h("div", { class: "toolbar end" }, this.status, h("span", { class: "grow" }),
           h("button", { type: "button", class: "quiet", onclick: () => void this.share() }, "Copy link"),
@@ -95,6 +97,7 @@ export class KernelView {
     this.size.value = this.draft.size;
     this.local.value = this.draft.local;
     this.values.value = this.draft.arguments;
+    this.build.value = this.draft.build ?? "";
     this.example.value = this.starters.find((one) => one.text === this.draft.text)?.name ?? "";
     this.editor.setLanguage(this.draft.language);
     this.filling = true;
@@ -106,23 +109,23 @@ export class KernelView {
   private load(name: string): void {
     const found = this.starters.find((one) => one.name === name);
     if (!found) return;
-    this.show({ text: found.text, language: found.language, name: found.name, size: found.global_size.join("x") || "1048576", local: "", arguments: found.arguments.join(" "), kernel: "" });
+    this.show({ text: found.text, language: found.language, name: found.name, size: found.global_size.join("x") || "1048576", local: "", arguments: found.arguments.join(" "), kernel: "", build: "" });
   }
 
   private rename(): void {
     this.draft.name = this.draft.name.replace(/\.\w+$/, "") + LANGUAGES[this.draft.language][1];
   }
 
-  private source() { return { text: this.draft.text, language: this.draft.language, name: this.draft.name }; }
+  private source() { return { text: this.draft.text, language: this.draft.language, name: this.draft.name, build_options: this.build.value }; }
 
   private launch() {
     const sizes = (text: string) => { const parts = text.split(/[x, ]+/).filter(Boolean).map(Number); return parts.length === 1 ? parts[0] : parts; };
     return { source: this.source(), global_size: sizes(this.size.value), local_size: this.local.value.trim() ? sizes(this.local.value) : null,
-      kernel: this.draft.kernel || null, arguments: this.values.value.split(/[\s,]+/).filter((word) => word && !this.foreign.has(word.split("=")[0])) };
+      kernel: this.draft.kernel || null, arguments: this.values.value.split(/\s+|,\s*(?=\w+=)/).filter((word) => word && !this.foreign.has(word.split("=")[0])) };
   }
 
   private changed(wait = WAIT): void {
-    Object.assign(this.draft, { size: this.size.value, local: this.local.value, arguments: this.values.value });
+    Object.assign(this.draft, { size: this.size.value, local: this.local.value, arguments: this.values.value, build: this.build.value });
     localStorage.setItem(DRAFT, JSON.stringify(this.draft));
     if (location.hash.startsWith("#/kernel/")) history.replaceState(null, "", "#/kernel");
     this.foreign.clear();
