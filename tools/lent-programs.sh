@@ -34,7 +34,7 @@ APPORTION=(-c 'from apportion.cli import main; main()') # without packages' entr
 mkdir -p "$WORK/results"
 left() { echo $((TOTAL - ($(date +%s) - began))); }
 least() { echo $(($1 < $2 ? $1 : $2)); }
-wanted() { [ -z "${ONLY:-}" ] || [[ " $ONLY " = *" ${1%%-*} "* ]]; }
+wanted() { [ -z "${ONLY:-}" ] || [[ " $ONLY " = *" ${1%%-*} "* || " $ONLY " = *" $1 "* ]]; }
 part() { # NAME SECONDS COMMAND…: its output is in RESULTS/NAME.txt
     local name=$1 seconds=$2 start; shift 2; start=$(date +%s)
     wanted "$name" || return
@@ -64,7 +64,7 @@ for device in $DEVICES; do
 done
 part first-call 45 $PYTHON -m benchmarks.first_call --turns 5 --seconds 30 --json "${IR[@]}"
 # Of the whole time; programs get what these leave.
-RECORDINGS=$((TOTAL * 18 / 100)) ENERGY=$((TOTAL * 17 / 100)) STARPU=$((TOTAL * 19 / 100))
+RECORDINGS=$((TOTAL * 18 / 100)) ENERGY=$((TOTAL * 17 / 100)) STARPU=$((TOTAL * ${STARPU_PERCENT:-19} / 100))
 wanted recording || RECORDINGS=0
 wanted energy || ENERGY=0
 { [ -x carry/programs/starpu_replay ] && wanted starpu; } || STARPU=0

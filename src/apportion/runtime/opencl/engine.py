@@ -23,6 +23,7 @@ from apportion.errors import ApportionError, LaunchFailed
 from apportion.runtime import memory
 from apportion.runtime.opencl.commands import FREE, LAUNCH, TO_DEVICE, VALUE, ZERO
 from apportion.runtime.opencl.queue import Queue
+from apportion.runtime.opencl.staging import WORTH_IT
 from apportion.runtime.plan import ArrayPlace, LocalPlace, ValuePlace
 from apportion.runtime.stream import Span, StreamLaunch
 
@@ -111,7 +112,7 @@ class Engine:
         self._keeps_times = True
         self._stretches = 0
         self._something_new = True
-        "Whether a launch that is hardly known, or a copy, came since the last wait."
+        "Whether a launch that is hardly known came since the last wait."
 
     def prepare(self, number: int, launch: StreamLaunch) -> None:
         """Compile a launch and set its arguments."""
@@ -225,15 +226,16 @@ class Engine:
     def _copy(self, region: int, device: str, start: int, end: int, *, to_device: bool) -> None:
         queue = self.devices[device]
         home, nbytes = self.regions[region]
-        self._keep_times()
+        if end - start >= WORTH_IT:
+            self._keep_times()  # large copies go by way of pinned memory, on the device's usual queue
         buffer = queue.own_buffer(region, nbytes)
         if device != self._only:
             self._turn_to(device)
             self._wait_for_others(device, (region,), (region,))
         began, values = self._now(), memory.data_of(home, nbytes)
-        copy = buffer.upload if to_device else buffer.download
-        event = copy(queue, values, (start, end)) or cl.enqueue_marker(queue.queue)
-        queue.queue.flush()
+        copy, commands = buffer.upload if to_device else buffer.download, self._queue_of(device)
+        event = copy(queue, values, (start, end), commands) or cl.enqueue_marker(commands)
+        commands.flush()
         self._last[device] = event
         self._note(device, event, (region,), (region,))
         if self.tracing:
@@ -242,12 +244,12 @@ class Engine:
             self._trace.append(Span(what, region, device, began, self._now(), end - start))
 
     def _zero(self, region: int, device: str) -> None:
-        self._keep_times()
         if device != self._only:
             self._turn_to(device)
         queue, (_, nbytes) = self.devices[device], self.regions[region]
         buffer = queue.own_buffer(region, nbytes)
-        event = cl.enqueue_fill_buffer(queue.queue, buffer.data, np.zeros(1, np.uint8), 0, nbytes)
+        commands = self._queue_of(device)
+        event = cl.enqueue_fill_buffer(commands, buffer.data, np.zeros(1, np.uint8), 0, nbytes)
         self._last[device] = event
         self._note(device, event, (region,), (region,))
 
@@ -274,7 +276,7 @@ class Engine:
         return self._timeless[device]
 
     def _keep_times(self) -> None:
-        """Use the queues that keep times until the next wait: copies know no others."""
+        """Use the queues that keep times until the next wait."""
         self._something_new = True
         if not self._keeps_times:
             for device in self._last:

@@ -197,27 +197,35 @@ class OwnBuffer:
             cl.enqueue_copy(queue.queue, self.whole, guard, dst_offset=place, is_blocking=True)
         self.data = self.whole.get_sub_region(self.front, nbytes, _READ_WRITE)
 
-    def upload(self, queue: Queue, home: Bytes, part: Interval) -> cl.Event | None:
-        """Copy bytes of the host's array to the same place here; the event of it, where it is one copy."""
+    def upload(
+        self, queue: Queue, home: Bytes, part: Interval, commands: cl.CommandQueue | None = None
+    ) -> cl.Event | None:
+        """Copy bytes of the host's array to the same place here; the event of it, where it is one copy.
+
+        Args:
+            commands: what small copies are queued on, if not on the device's usual queue.
+        """
         start, end = part
         offset = self.front + start
         if end - start >= WORTH_IT:
             queue.staging.upload(self.whole, offset, home[start:end])
         elif end > start:
             return cl.enqueue_copy(
-                queue.queue, self.whole, home[start:end], dst_offset=offset, is_blocking=False
+                commands or queue.queue, self.whole, home[start:end], dst_offset=offset, is_blocking=False
             )
         return None
 
-    def download(self, queue: Queue, home: Bytes, part: Interval) -> cl.Event | None:
-        """Copy bytes from here to the same place of the array; the event of it, where it is one copy."""
+    def download(
+        self, queue: Queue, home: Bytes, part: Interval, commands: cl.CommandQueue | None = None
+    ) -> cl.Event | None:
+        """Copy bytes from here to the same place of the array, as `upload`."""
         start, end = part
         offset = self.front + start
         if end - start >= WORTH_IT:
             queue.staging.download(home[start:end], self.whole, offset)
         elif end > start:
             return cl.enqueue_copy(
-                queue.queue, home[start:end], self.whole, src_offset=offset, is_blocking=False
+                commands or queue.queue, home[start:end], self.whole, src_offset=offset, is_blocking=False
             )
         return None
 

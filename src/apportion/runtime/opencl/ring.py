@@ -30,8 +30,9 @@ HEADER = 8
 _WRITTEN, _READ, _READER_SLEEPS, _ENDED, _WRITER_SLEEPS, _FAILED = range(6)
 SIZE = 8 * (HEADER + SLOTS * WORDS) + 16 * TIMED
 "Bytes of a ring with its times."
-_SPIN_SECONDS = 30e-6
-"How long is looked for news before sleeping: about what waking up takes on an idle machine. Chosen."
+_SPIN_SECONDS, _SPARE_SPIN_SECONDS = 30e-6, 1e-4
+"""How long is looked for news before sleeping: about what waking up takes on an idle machine, and longer
+where processors are spare. Chosen."""
 SPARE_PROCESSORS = 4
 "With so many, looking takes no processor from whom is looked for. Chosen."
 LOOK_SECONDS = 3e-4
@@ -48,12 +49,14 @@ class _Patience:
     """How long to look for news before sleeping: not at all where that was in vain the last time."""
 
     def __init__(self) -> None:
-        self._waits, self._worth_it = 0, processors() >= SPARE_PROCESSORS
+        self._spare = processors() >= SPARE_PROCESSORS
+        self._waits, self._worth_it = 0, self._spare
 
     def seconds(self) -> float:
         """For the wait that begins now."""
         self._waits += 1
-        return _SPIN_SECONDS if self._worth_it or self._waits % _LOOKS_ANEW == 0 else 0.0
+        most = _SPARE_SPIN_SECONDS if self._spare else _SPIN_SECONDS
+        return most if self._worth_it or self._waits % _LOOKS_ANEW == 0 else 0.0
 
     def learn(self, looked: float, came: bool) -> None:
         """Take account of whether news came while they were looked for."""
