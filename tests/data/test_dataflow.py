@@ -461,6 +461,18 @@ def test_a_store_of_the_test_corpus_labels_all_five_tasks(tmp_path):
     assert sum(len(found) for found in instances) > 100
 
 
+def test_nothing_of_others_is_removed_for_the_subset_that_is_packed(store, tmp_path):
+    folder = tmp_path / "all.tar.store"
+    folder.mkdir()
+    (folder / "mine").write_text("x")
+    with pytest.raises(AlreadyWritten, match="is no store"):
+        store.write_archive(tmp_path / "all.tar", limit_bytes=10**9)
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+    (folder / "mine").unlink()
+    for _ in range(2):  # the subset of an earlier time is replaced
+        assert store.write_archive(tmp_path / "all.tar", limit_bytes=10**9).folder == folder
+
+
 @pytest.mark.parametrize("there", ["a file of the user", "another store"])
 def test_nothing_is_removed_for_a_store_that_is_unpacked(store, tmp_path, there):
     store.write_archive(tmp_path / "all.tar", limit_bytes=1 << 24)

@@ -270,9 +270,6 @@ class DataflowStore:
         renumbered[graphs] = np.arange(len(graphs))
         instances = np.sort(instances)
         instances = instances[renumbered[columns["instance_graph"][instances]] >= 0]
-        part = folder.with_name(folder.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        (part / "columns").mkdir(parents=True)
         node_offset, node_text = _gathered(columns["node_offset"], graphs, columns, NODE_COLUMNS)
         edge_offset, edges = _gathered(columns["edge_offset"], graphs, columns, EDGE_COLUMNS)
         label_offset, labels = _gathered(columns["label_offset"], instances, columns, ("labels",))
@@ -283,13 +280,14 @@ class DataflowStore:
             "node_offset": node_offset, "edge_offset": edge_offset, "label_offset": label_offset,
         }  # fmt: skip
         arrays["instance_graph"] = renumbered[arrays["instance_graph"]]
-        for name in COLUMNS:
-            np.save(column_path(part, name), _smallest(arrays[name]))
-        shutil.copy(self.folder / "vocabulary.csv", part)
-        write_names(part, [self.names[int(graph)] for graph in graphs])
-        settings = {**self.description["settings"], "subset_of": self.fingerprint}
-        describe(part, self.tasks, self.source_names, settings)
-        part.rename(folder)
+        with whole_folder(folder) as part:
+            (part / "columns").mkdir()
+            for name in COLUMNS:
+                np.save(column_path(part, name), _smallest(arrays[name]))
+            shutil.copy(self.folder / "vocabulary.csv", part)
+            write_names(part, [self.names[int(graph)] for graph in graphs])
+            settings = {**self.description["settings"], "subset_of": self.fingerprint}
+            describe(part, self.tasks, self.source_names, settings)
         return DataflowStore.open(folder)
 
     def write_archive(
@@ -325,7 +323,10 @@ class DataflowStore:
         folder, budget = path.with_name(path.name + ".store"), int(cost[-1])
         while True:
             chosen = order[: max(1, int(np.searchsorted(cost, budget, "right")))]
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "store.json").is_file()):
+                    raise AlreadyWritten(f"{folder} is no store, and the subset would go there")
+                shutil.rmtree(folder, ignore_errors=True)
             store = self.subset(folder, chosen, instances)
             size = store._pack(path)
             if size <= limit_bytes:
