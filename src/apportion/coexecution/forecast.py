@@ -151,6 +151,13 @@ def from_speeds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
     )
 
 
+def kernel_seconds(query: LaunchQuery, device: DeviceInfo) -> float | None:
+    """What a kernel takes by what a device was calibrated to do, without any copies; None without that."""
+    if device.calibration is None:
+        return None
+    return float(sum(kernel_times(_totals(query).__getitem__, device.calibration.speeds())))
+
+
 def sharing_seconds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> float:
     """What sharing a launch costs on top of its devices' times."""
     merged = sum(place.nbytes for place in query.arrays if place.written and place.merge != "slice")
