@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apportion.coexecution.cuts import CostModel
+from apportion.coexecution.forecast import Forecast, LaunchQuery
 from apportion.coexecution.objective import PowerModel, objective_of
 from apportion.coexecution.session import Session, SessionKernel, SessionSettings
 from apportion.coexecution.session_array import SessionArray
 from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
 from apportion.program.buildfile import BuildOptions
 from apportion.program.source import Source
-from apportion.runtime.base import Limits, LocalMemory
+from apportion.runtime.base import DeviceInfo, Limits, LocalMemory
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
 
@@ -394,3 +396,21 @@ def test_an_array_without_elements_is_read_and_launched_over(opened: OpenCLBacke
         session.kernel(SOURCE, "scale")(empty, 3, global_size=0)
         assert empty.numpy().tolist() == []
         assert none.numpy().shape == (0, 3)
+
+
+def test_a_kernel_is_predicted_without_what_its_copies_take(opened: OpenCLBackend) -> None:
+    """Forecasts count copies; a device that copies is believed by its speeds where they say less."""
+
+    def slow_copies(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
+        return Forecast({info.id: CostModel(1.0, 1e-6) for info in devices}, 2.0, "a test")
+
+    opened.calibrate([info.id for info in opened.devices() if info.calibration is None])
+    with Session(backend=opened, predictor=slow_copies) as session:
+        x = session.array(np.arange(N, dtype=np.int32))
+        session.kernel(SOURCE, "scale")(x, 3, global_size=N)
+        assert x.numpy().tolist() == (3 * np.arange(N)).tolist()
+        (decision,) = session.explain()
+    assert decision.device == "cpu2"
+    assert (
+        float(decision.reason.split("predicted ")[1].split()[0]) < 100
+    )  # milliseconds, not the forecast's 1000
