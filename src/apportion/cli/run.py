@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
-_FORESEEING = ("learned+feedback", "learned", "dynamic", "static")
+_FORESEEING = ("learned+feedback", "learned", "bayes", "dynamic", "static")
 "Policies that ask how fast devices are."
 
 
@@ -80,8 +80,9 @@ def run(
             `img=photo.png`; a sampler: `s=sampler:clamp,linear`. Sizes may use N (all work-items), N0, N1, L,
             L0 and so on. Arguments that you leave out are assumed from the code and printed.
         out: Write an array to a file after the run: `y=result.npy`.
-        split: Who gets how much: auto (the same as learned+feedback), learned, dynamic, static, even, oracle,
-            the id of one device, or the share of the first device, from 0 to 1.
+        split: Who gets how much: auto (the same as learned+feedback), learned, bayes (tries what may save
+            more than a trial costs), dynamic, static, even, oracle, the id of one device, or the share of
+            the first device, from 0 to 1.
         objective: What the split is chosen for: time, energy, edp (energy times time), or a limit such as
             250W, the shortest time that draws no more. Watts are measured where a meter may be read.
         watts: What a device draws while it works, and when idle, where nothing measures it: `cpu=120:30`.
