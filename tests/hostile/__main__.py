@@ -176,7 +176,13 @@ def page(records: Sequence[dict[str, Any]]) -> str:
                     "",
                     f"Open to the process of {_TITLES[name]}: {', '.join(f'`{path}`' for path in cards)}.",
                 ]
-    lines += ["", _REST, "", "| category | what is tried |", "|---|---|"]
+    lines += [
+        "",
+        _REST % (_BESIDE if "beside" in drivers else _NOT_BESIDE),
+        "",
+        "| category | what is tried |",
+        "|---|---|",
+    ]
     lines += [
         f"| {category} | {'; '.join(one.name for one in everything if one.category == category)} |"
         for category in categories
@@ -188,13 +194,22 @@ _ABOUT = """\
 A kernel is *survived* when what it tried failed or its launch was ended, the user's files are as they were, nothing of them was told,
 and the next kernel of the same worker gives the right result. Cases are tried / survived."""
 
+_BESIDE = """\
+What a fault in NVIDIA's driver would allow is tried from PoCL in a process that has that driver and its device files open."""
+
+_NOT_BESIDE = """\
+**Not shown:** what a fault in NVIDIA's driver would allow, tried by system calls from a process that has that driver and its device
+files open. The PoCL 5 of that machine, built with LLVM's assertions, ended at every kernel with inline assembly, so that 101 of them
+cost their launches and tried nothing (`--driver beside`, 2026-11-19)."""
+
 _REST = """\
 *It came to 0*: the loop without end was left out by the driver's compiler, and did no harm; it is written so since that none can.
 
 Kernels go round every check of the source: they are handed to the driver's compiler as they are, on processors with system calls in
 inline assembly, as a fault in a driver would allow. A GPU's kernel makes no system calls: against NVIDIA's driver stands what plain
-OpenCL C, its assembly (PTX) and its compiler can do; what a fault in that driver would allow is tried from PoCL in a process that
-has NVIDIA's driver and its device files open.
+OpenCL C, its assembly (PTX) and its compiler can do.
+
+%s
 
 What does not hold: a kernel that takes all descriptors costs the launch after its own too, and a kernel can lower the priority of
 other processes of the same user.
