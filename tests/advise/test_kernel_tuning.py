@@ -58,6 +58,11 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path
     failures = {one["failure"] for one in said["measured"] if one["configuration"]["WORK"] == 9}
     assert all(failure.startswith("WrongResult: y: element") for failure in failures)
     assert 0 < said["value"] < 1
+    assert said["objective"] == "seconds"
+    if said["best"] != {"ITEMS": 1, "LX": 16, "WORK": 8}:
+        low, high = said["speedup_interval"]
+        assert said["than"] == "the default"
+        assert low <= said["speedup"] <= high
 
 
 @pytest.mark.parametrize(

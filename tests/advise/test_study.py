@@ -134,7 +134,7 @@ def test_programs_of_any_kind_ask_and_tell(tmp_path, capsys):
     assert min(values) <= 3
     for wrong in (
         '{"configuration": {"x": 99, "y": 1}, "value": 1}',
-        '{"configuration": {"x": 1, "y": 1}, "value": -1}',
+        '{"configuration": {"x": 1, "y": 1}, "value": "fast"}',
         "8",
     ):
         with pytest.raises(SystemExit) as ended:

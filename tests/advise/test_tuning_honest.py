@@ -17,6 +17,7 @@ from apportion.cli import main
 from apportion.errors import InvalidSetting
 from apportion.measure.results import Tolerance, difference
 from apportion.measure.space import Range, Space
+from apportion.measure.tuning_table import read_table
 
 ANY = Tolerance()
 
@@ -125,6 +126,49 @@ def test_what_a_function_returns_can_be_made_small():
         one.configuration
         for one in apportion.tune(bowl, space, budget=30, objective="returned", seed=1).measured
     ]
+
+
+def test_what_a_function_returns_may_be_below_zero():
+    tuning = apportion.tune(lambda *, x: -float(x), {"x": Range(-20, 20)}, budget=15, objective="returned")
+    assert tuning.best == {"x": 20}
+    assert not any(one.failure for one in tuning.measured)
+
+
+def test_the_default_is_the_first_measurement_and_is_kept(tmp_path):
+    calls: list[int] = []
+
+    def returns(*, x):
+        calls.append(x)
+        return 1.0 + abs(x - 3)
+
+    def once():
+        return apportion.tune(
+            returns, {"x": tuple(range(9))}, budget=3, default={"x": 8}, objective="returned",
+            study=tmp_path / "s.jsonl",
+        )  # fmt: skip
+
+    tuning = once()
+    assert tuning.default is not None
+    assert tuning.default.value == 6
+    assert tuning.measured[0].configuration == {"x": 8}
+    assert len(tuning.measured) == len(calls) == 3
+    assert once().best == tuning.best
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("format", ["t4", "kernel-tuner"])
+def test_an_objective_that_is_no_time_is_written_and_read_as_what_it_is(tmp_path, format):
+    tuning = apportion.tune(
+        lambda *, x: {"energy": x - 2.5, "registers": 3.0}, {"x": (1, 2, 3)}, budget=3, objective="energy"
+    )
+    tuning.write(tmp_path / "found.json", format=format)
+    table = read_table(tmp_path / "found.json")
+    assert table.objective == "energy"
+    assert {row.configuration["x"]: row.seconds for row in table.rows} == {1: -1.5, 2: -0.5, 3: 0.5}
+    tuning.write_page(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "-1.5" in page
+    assert " ms" not in page
 
 
 def test_several_metrics_have_a_front():

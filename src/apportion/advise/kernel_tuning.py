@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from apportion.advise.tuning import Tunable
-from apportion.advise.tuning_bench import RETURNED
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting, NoDevice
 from apportion.measure.expression import number_from
@@ -66,12 +65,15 @@ def tunable_kernel(
         raise NoDevice("There is no OpenCL device to tune for; `apportion doctor` says what is missing")
     chosen = known[0] if device is None else device
     run = TunedKernel(source, kernel, chosen, global_size, local_size, tuple(arguments), seed, default)
-    return Tunable(run, space, default=default, objective=RETURNED)
+    return Tunable(run, space, default=default)
 
 
 @dataclass(frozen=True, eq=False)
 class TunedKernel:
     """A kernel that is built for a configuration and launched; what is built stays in its process."""
+
+    returns_seconds = True
+    "A call returns what the device took for the launch."
 
     source: Path
     kernel: str | None

@@ -144,8 +144,7 @@ class Tuning:
     @property
     def table(self) -> TuningTable:
         """What was measured, for other tools and for a later `warm_start`."""
-        rows = [Tried(one.configuration, one.median, one.failure, one.seconds) for one in self.measured]
-        return TuningTable(self.name, tuple(rows))
+        return _table_of(self.name, self.measured, self.objective)
 
     def write_page(self, path: str | Path) -> None:
         """Write an HTML page that needs nothing else."""
@@ -204,7 +203,7 @@ def tune(
         grid: configuration → how many programs of a Triton kernel are launched.
         expected: what the function must return: numbers, arrays, and dicts and tuples of them.
         tolerance: how far elements of it may be off.
-        default: the configuration used so far: measured as well, to say what is gained.
+        default: the configuration used so far: measured first, to say what is gained.
         objective: `seconds`, what a call takes; `returned`, the number that the function returns (or the
             first of a dict that it returns); or a key of that dict.
         repeats: how often each is called after a first call; 5, or 1 where what is returned counts.
@@ -262,12 +261,14 @@ def tune(
     kept = Study(known, None if study is None else Path(study), name=name)
     for one in kept.measured.values():
         search.tell(one.configuration, one.median)
-    start = None
-    if tunable.default is not None:
-        start = kept.measured.get(key_of(tunable.default)) or bench.measure(tunable.default, math.inf)
     end = None if seconds is None else time.monotonic() + seconds
+    start = None
     with _shown(progress, most) as advance:
-        for _ in _measured(search, kept, bench, most, end, start):
+        if tunable.default is not None:
+            start = _first(kept, bench, tunable.default)
+            search.tell(start.configuration, start.median)
+            advance()
+        for _ in _measured(search, kept, bench, most, end):
             advance()
     found = _told(name, tunable, search, kept, bench, start)
     return found if start_from is None else replace(found, ranker=start_from[1])
@@ -333,13 +334,24 @@ def _travelling(tunable: Tunable) -> Tunable | str:
     return tunable.place or replace(tunable, space=parameters, default=None, in_words=None, graph=None)
 
 
+def _first(study: Study, bench: Bench | TuningWorkers, default: Configuration) -> TriedConfiguration:
+    """What the default takes: the first measurement of a study, or what it has of it."""
+    with study.turn():
+        found = study.measured.get(key_of(default))
+        if found is None:
+            study.claim(default)
+    if found is None:
+        found = bench.measure(default, math.inf)
+        study.add(found)
+    return found
+
+
 def _measured(
     search: Search,
     study: Study,
     bench: Bench | TuningWorkers,
     most: float,
     end: float | None,
-    start: TriedConfiguration | None,
 ) -> Iterator[TriedConfiguration]:
     """Configurations measured, each when it is done, until a limit or the end of the space."""
     under_way: dict[int, Configuration] = {}
@@ -351,9 +363,6 @@ def _measured(
             one = _claimed(search, study, most, tuple(under_way.values()))
             if one is None:
                 return
-            if start is not None and key_of(one) == key_of(start.configuration):
-                study.add(start)
-                continue
             under_way[next(places)] = one
             values = [found.median for found in study.measured.values() if not found.failure]
             yield one, min(values, default=math.inf)
@@ -428,7 +437,7 @@ def _told(
         predicted = search.predict(space.configurations)
     if len(ran) > 4:
         truth, left_out = search.left_out()
-        tau_b = agreement(truth, left_out).tau_b if np.ptp(truth) else math.nan
+        tau_b = agreement(truth - truth.min() + 1, left_out).tau_b if np.ptp(truth) else math.nan
     return Tuning(name, space, measured, predicted, tau_b, start, gain, tunable.objective, tunable)
 
 
@@ -465,8 +474,12 @@ def _is_study(path: Path) -> bool:
 
 def _of_study(path: Path, space: Space) -> TuningTable:
     kept = Study.read(path, space)
-    rows = [Tried(one.configuration, one.median, one.failure, one.seconds) for one in kept]
-    return TuningTable(path.stem, tuple(rows))
+    return _table_of(path.stem, kept, SECONDS)
+
+
+def _table_of(name: str, measured: Iterable[TriedConfiguration], objective: str) -> TuningTable:
+    rows = [Tried(one.configuration, one.median, one.failure, one.seconds) for one in measured]
+    return TuningTable(name, tuple(rows), objective)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Bench:
     ) -> None:
         self._function, self._arguments = function, tuple(arguments)
         self._expected, self._settings = expected, settings
-        self._clock = clock_for(arguments)
+        self._clock = clock_for(function, arguments)
         if expected is not None and settings.objective != SECONDS:
             raise InvalidSetting(
                 "What the function returns is made small here: there is nothing to expect of it"
@@ -157,8 +157,8 @@ class Bench:
         except (Exception, SystemExit) as error:  # whatever a user's function raises
             return TriedConfiguration(one, tuple(seconds), _said(error))
         value = float(np.median(values))
-        if not (math.isfinite(value) and value > 0):
-            return TriedConfiguration(one, tuple(seconds), f"it returned {value}, not a number above 0")
+        if not math.isfinite(value):
+            return TriedConfiguration(one, tuple(seconds), f"it returned {value}, not a finite number")
         others = {name: float(np.median(found)) for name, found in metrics.items() if name != RETURNED}
         return TriedConfiguration(one, tuple(seconds), value=value, metrics=others)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
 
-from apportion.advise.tuning import TriedConfiguration, Tuning, by_time
+from apportion.advise.tuning import SECONDS, TriedConfiguration, Tuning, by_time
 from apportion.report import html
 from apportion.report.charts import curves
 from apportion.report.numbers import in_time
@@ -36,7 +37,7 @@ def page(tuning: Tuning) -> str:
         [
             html.heading(words),
             html.paragraph(
-                f"{tuning.name}: {in_time(best.median)}{gained}. "
+                f"{tuning.name}: {_words_of(tuning)(best.median)}{gained}. "
                 f"{len(tuning.measured)}{of} configurations measured, {failed} failed."
             ),
             html.heading("How it was found"),
@@ -45,8 +46,8 @@ def page(tuning: Tuning) -> str:
             html.paragraph(f"The model predicts every configuration from those measured.{sure}"),
             html.heading("The fastest"),
             html_table(
-                [*names, "median", "least … most"],
-                [_row(one, names) for one in list(by_time(tuning))[:_SHOWN]],
+                [*names, *_columns(tuning)],
+                [_row(one, names, tuning) for one in list(by_time(tuning))[:_SHOWN]],
                 align="r",
             ),
         ],
@@ -61,9 +62,9 @@ def _search(tuning: Tuning) -> str:
         {"best so far": [(place, value) for (place, _), value in zip(good, lowest, strict=True)]},
         dots={"measured": good},
         across="measurement",
-        up="time",
+        up="time" if tuning.objective == SECONDS else tuning.objective,
         from_zero=False,
-        up_words=in_time,
+        up_words=_words_of(tuning),
     )
 
 
@@ -77,7 +78,7 @@ def _scatter(tuning: Tuning) -> str:
         for one in tuning.measured
         if not one.failure
     ]
-    values = [value for pair in pairs for value in pair if value > 0]
+    values = [value for pair in pairs for value in pair if value > 0 or tuning.objective != SECONDS]
     low, high = min(values), max(values)
     drawn = curves(
         {"as predicted": [(low, low), (high, high)]},
@@ -85,15 +86,25 @@ def _scatter(tuning: Tuning) -> str:
         across="predicted",
         up="measured",
         from_zero=False,
-        across_words=in_time,
-        up_words=in_time,
+        across_words=_words_of(tuning),
+        up_words=_words_of(tuning),
     )
     return html.heading("Measured and predicted") + drawn
 
 
-def _row(one: TriedConfiguration, names: list[str]) -> list[object]:
+def _columns(tuning: Tuning) -> tuple[str, ...]:
+    return ("median", "least … most") if tuning.objective == SECONDS else (tuning.objective,)
+
+
+def _row(one: TriedConfiguration, names: list[str], tuning: Tuning) -> list[object]:
     cells = [one.configuration[name] for name in names]
-    if one.failure:
-        return [*cells, one.failure, ""]
+    value = one.failure or _words_of(tuning)(one.median)
+    if tuning.objective != SECONDS:
+        return [*cells, value]
     between = f"{in_time(min(one.seconds))} … {in_time(max(one.seconds))}" if one.seconds else ""
-    return [*cells, in_time(one.median), between]
+    return [*cells, value, "" if one.failure else between]
+
+
+def _words_of(tuning: Tuning) -> Callable[[float], str]:
+    """How values of the objective are written: times with their unit, other numbers in four digits."""
+    return in_time if tuning.objective == SECONDS else "{:.4g}".format

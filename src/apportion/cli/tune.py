@@ -289,8 +289,8 @@ def _said(text: str, space: Space) -> TriedConfiguration:
         raise InvalidSetting(f"{one} is no configuration of the space")
     if failure or value is None:
         return TriedConfiguration(one, (), failure or "it failed")
-    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-        raise InvalidSetting(f"The value must be a number above 0, not {value!r}")
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidSetting(f"The value must be a finite number, not {value!r}")
     return TriedConfiguration(one, (float(value),), value=float(value))
 
 
@@ -343,6 +343,8 @@ def _print(tuning: Tuning, json: bool) -> None:
         note(f"It is {tuning.gain.in_words()}.")
     elif tuning.default is not None and timed:
         note("Nothing that was measured is faster than the default.")
+    elif tuning.default is not None and not tuning.default.failure:
+        note(f"The default has {tuning.default.median:.4g}, the best {tuning.fastest.median:.4g}.")
     if tuning.tunable is not None and tuning.tunable.how_to:
         note(tuning.tunable.how_to)
 

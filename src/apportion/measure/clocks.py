@@ -47,8 +47,20 @@ class CudaClock:
         return before.elapsed_time(after) / 1e3, result
 
 
-def clock_for(arguments: Iterable[Any]) -> Clock:
-    """The clock for a function of these arguments: the GPU's if one of them is a tensor there."""
+class OwnClock:
+    """A function that says itself how long it took: what it returns are seconds."""
+
+    def time(self, call: Callable[[], Any]) -> tuple[float, Any]:
+        return float(call()), None
+
+
+def clock_for(function: Callable[..., Any], arguments: Iterable[Any]) -> Clock:
+    """The clock for a function with these arguments: the GPU's if one of them is a tensor there.
+
+    A function with a true attribute `returns_seconds` is believed.
+    """
+    if getattr(function, "returns_seconds", False):
+        return OwnClock()
     for one in arguments:
         if type(one).__module__.partition(".")[0] == "torch" and getattr(one, "is_cuda", False):
             return CudaClock()

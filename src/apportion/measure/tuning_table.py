@@ -21,13 +21,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.measure.space import Configuration, Range, Space
 from apportion.settings import replace_file
 
 _TIMES = {"milliseconds": 1e-3, "seconds": 1.0, "time_ms": 1e-3, "time": 1e-3}
 "Columns that are a time, and their unit in seconds."
+SECONDS = "seconds"
 _NOT_PARAMETERS = ("repeats", "times", "failure")
+_UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_T4_TIMES = ("time", "runtime", SECONDS)
 _FAILED = {"compile": "compile", "runtime": "runtime", "timeout": "timeout", "correctness": "correctness"}
 
 
@@ -37,9 +42,10 @@ class Tried:
 
     configuration: Configuration
     seconds: float
-    "NaN where it failed."
+    "Or what else the table's objective is; NaN where it failed."
     failure: str = ""
     repeats: tuple[float, ...] = ()
+    "Seconds of each call."
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class TuningTable:
 
     name: str
     rows: tuple[Tried, ...]
+    objective: str = SECONDS
+    "What is to be small: seconds, or anything else that was written down."
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -108,9 +116,9 @@ def read_table(path: Path) -> TuningTable:
             return TuningTable(name, tuple(_of_csv(text, path)))
         said = json.loads(text)
         if "cache" in said:
-            return TuningTable(name, tuple(_of_cache(said)))
+            return TuningTable(name, tuple(_of_cache(said)), _objective_of(said))
         if "results" in said:
-            return TuningTable(name, tuple(_of_t4(said)))
+            return TuningTable(name, tuple(_of_t4(said)), _objective_of_t4(said))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, MalformedInput):
             raise
@@ -124,7 +132,7 @@ def write_cache(path: Path, table: TuningTable, space: Space, *, device: str = "
     cache = {
         ",".join(str(row.configuration[name]) for name in names): {
             **row.configuration,
-            "time": row.seconds * 1e3 if math.isfinite(row.seconds) else "RuntimeFailedConfig",
+            **_cached(row, table.objective),
             "times": [one * 1e3 for one in row.repeats],
             "compile_time": 0, "verification_time": 0, "benchmark_time": 0, "strategy_time": 0,
             "framework_time": 0, "timestamp": "1970-01-01 00:00:00",
@@ -135,23 +143,25 @@ def write_cache(path: Path, table: TuningTable, space: Space, *, device: str = "
         "schema_version": "1.0.0", "device_name": device, "kernel_name": kernel or table.name,
         "problem_size": [1],
         "tune_params_keys": names, "tune_params": {name: _listed(space, name) for name in names},
-        "objective": "time", "cache": cache,
+        "objective": "time" if table.objective == SECONDS else table.objective,
+        "objective_higher_is_better": False, "cache": cache,
     }  # fmt: skip
     replace_file(path, json.dumps(described, indent=1, default=str).encode())
 
 
 def write_t4(path: Path, table: TuningTable) -> None:
     """Write results in the T4 schema."""
+    timed = table.objective == SECONDS
+    measured = {"name": "time", "unit": "ms"} if timed else {"name": table.objective, "unit": ""}
+    scale = 1e3 if timed else 1.0
     results = [
         {
             "configuration": dict(row.configuration),
             "times": {"runtimes": [one * 1e3 for one in row.repeats]},
             "invalidity": "correct" if math.isfinite(row.seconds) else "runtime",
             "correctness": int(math.isfinite(row.seconds)),
-            "measurements": [{"name": "time", "value": row.seconds * 1e3, "unit": "ms"}]
-            if math.isfinite(row.seconds)
-            else [],
-            "objectives": ["time"],
+            "measurements": [measured | {"value": row.seconds * scale}] if math.isfinite(row.seconds) else [],
+            "objectives": [measured["name"]],
         }
         for row in table.rows
     ]
@@ -201,9 +211,13 @@ def _of_csv(text: str, path: Path) -> list[Tried]:
 
 def _of_cache(said: Mapping[str, Any]) -> list[Tried]:
     names = said["tune_params_keys"]
+    objective = _objective_of(said)
     rows = []
     for entry in said["cache"].values():
-        seconds, failure = _seconds(entry["time"], 1e-3)
+        if objective == SECONDS:
+            seconds, failure = _seconds(entry["time"], 1e-3)
+        else:
+            seconds, failure = _number(entry.get(objective, entry["time"]))
         times = tuple(float(one) * 1e-3 for one in entry.get("times") or () if isinstance(one, int | float))
         rows.append(Tried({name: entry[name] for name in names}, seconds, failure, times))
     return rows
@@ -219,13 +233,44 @@ def _of_t4(said: Mapping[str, Any]) -> list[Tried]:
         if found is None or reason != "correct":
             rows.append(Tried(entry["configuration"], math.nan, _FAILED.get(reason, str(reason))))
             continue
-        unit = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(
-            found.get("unit", "ms"), 1e-3
+        unit = _UNITS.get(found.get("unit", "ms"), 1e-3)
+        timed = objective in _T4_TIMES
+        seconds, failure = _seconds(found["value"], unit) if timed else _number(found["value"])
+        runtimes = tuple(
+            float(one) * (unit if timed else 1e-3) for one in entry.get("times", {}).get("runtimes", ())
         )
-        seconds, failure = _seconds(found["value"], unit)
-        runtimes = tuple(float(one) * unit for one in entry.get("times", {}).get("runtimes", ()))
         rows.append(Tried(entry["configuration"], seconds, failure, runtimes))
     return rows
+
+
+def _cached(row: Tried, objective: str) -> dict[str, Any]:
+    """What Kernel Tuner's cache says of a configuration: its time, and another objective under its name."""
+    if not math.isfinite(row.seconds):
+        return {"time": "RuntimeFailedConfig"}
+    if objective == SECONDS:
+        return {"time": row.seconds * 1e3}
+    return {"time": float(np.median(row.repeats)) * 1e3 if row.repeats else 0.0, objective: row.seconds}
+
+
+def _objective_of(said: Mapping[str, Any]) -> str:
+    """What a cache file is to make small; time where it is to make something large (GFLOP/s)."""
+    objective = said.get("objective", "time")
+    return (
+        str(objective) if objective != "time" and said.get("objective_higher_is_better") is False else SECONDS
+    )
+
+
+def _objective_of_t4(said: Mapping[str, Any]) -> str:
+    objective = next((one["objectives"][0] for one in said["results"] if one.get("objectives")), "time")
+    return SECONDS if objective in _T4_TIMES else str(objective)
+
+
+def _number(value: Any) -> tuple[float, str]:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return math.nan, str(value)
+    return (found, "") if math.isfinite(found) else (math.nan, f"{value}")
 
 
 def _seconds(value: Any, unit: float) -> tuple[float, str]:

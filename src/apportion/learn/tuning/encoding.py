@@ -27,6 +27,11 @@ _FEWEST_FOR_HALVINGS = 5
 "Values from which on how often two divides them is worth a column."
 
 
+_ODD_WEIGHT = 0.25
+"""Whether a value is a power of two matters much for some kernels and not at all for most: differences count
+for a quarter until measurements say otherwise."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One feature: what it makes of the value of a parameter, and the two ends of what it makes."""
@@ -37,11 +42,13 @@ class Column:
     high: float
     absent: float
     "Its value, from 0 to 1, where the parameter means nothing."
+    weight: float = 1.0
+    "What values are multiplied by: below 1, differences count for less until measurements say otherwise."
 
     def values(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """(C,) from 0 to 1."""
+        """(C,) from 0 to 1, times the weight."""
         width = (self.high - self.low) or 1.0
-        return np.array([
+        return self.weight * np.array([
             self.absent if one[self.parameter] is None else (self.of(one[self.parameter]) - self.low) / width
             for one in configurations
         ])  # fmt: skip
@@ -91,7 +98,7 @@ def _columns(name: str, values: Sequence[Any] | Range, *, conditional: bool) -> 
         columns.append(Column(name, _halvings, min(halvings), max(halvings), 0.5))
     odd_parts = _odd_parts_of(listed)
     if odd_parts is not None:
-        columns.append(Column(name, _odd_part, min(odd_parts), max(odd_parts), 0.5))
+        columns.append(Column(name, _odd_part, min(odd_parts), max(odd_parts), 0.5, _ODD_WEIGHT))
     return columns
 
 

@@ -47,10 +47,12 @@ class SearchPlan:
     listed: int = 200_000
     "Combinations up to which a space is gone through as a whole; of larger ones candidates are drawn."
     spread_pool: int = 400
-    "Candidates among which those far from each other are looked for."
+    "Candidates among which those far from each other are looked for, at most."
+    spread_share: float = 0.1
+    """The same, as a part of a space that is gone through: among all configurations of a small space those
+    far from each other are its corners, where few programs are fast."""
     neighbours: int = 60
     "Candidates that differ little from each of the best three."
-    margins: tuple[float, ...] = (0.0,)
     priors: tuple[Prior, ...] = (Prior(reach=0.6, reach_spread=0.6), Prior(reach=2.0, reach_spread=0.6))
     "A process is fitted from each, and what they expect to gain is averaged: few measurements do not decide."
 
@@ -72,7 +74,7 @@ class KnownTable:
             raise InvalidSetting(
                 f"{len(self.configurations)} configurations with {len(self.values)} values are no table"
             )
-        if sum(math.isfinite(value) and value > 0 for value in self.values) < 2:
+        if sum(math.isfinite(value) for value in self.values) < 2:
             raise InvalidSetting("A known table needs two configurations at least that ran")
 
 
@@ -137,15 +139,13 @@ class Search:
         """Say what a configuration took; None, NaN or infinity says that it failed.
 
         Raises:
-            InvalidSetting: the value is zero or less, or the configuration is not of the space.
+            InvalidSetting: the configuration is not of the space.
         """
         key = key_of(one)
         of_space = self.space.holds(one) if self._listed is None else key in self._place
         if not of_space:
             raise InvalidSetting(f"{dict(one)} is no configuration of the space")
         number = math.nan if value is None or not math.isfinite(value) else float(value)
-        if number <= 0:
-            raise InvalidSetting(f"What a configuration took must be more than 0, not {value}")
         self._asked.pop(key, None)
         self._told[key] = (one, number)
 
@@ -181,8 +181,7 @@ class Search:
         points = self._encoding.points(configurations)
         known = self._functions(configurations, points)
         mean = np.mean([process.predict(points, known)[0] for process in model.processes], axis=0)
-        found: Floats = np.exp(mean * model.deviation + model.centre)
-        return found
+        return model.values(mean)
 
     def left_out(self) -> tuple[Floats, Floats]:
         """(n,) what measured configurations that ran took, and what the others say that each took.
@@ -197,7 +196,7 @@ class Search:
         runs = model.runs[: len(entries)]
         truth = np.array([value for _, value in entries])[runs]
         said = np.mean([process.left_out() for process in model.processes], axis=0)[: len(entries)][runs]
-        return truth, np.exp(said * model.deviation + model.centre)
+        return truth, model.values(said)
 
     def _next(self) -> Configuration | None:
         taken = len(self._told) + len(self._asked)
@@ -211,10 +210,9 @@ class Search:
             return pool[self._farthest(points)]
         model = self._model()
         assert model is not None
-        margin = self.settings.margins[taken % len(self.settings.margins)] / model.deviation
         gain = np.full(len(pool), -np.inf)
         for process in model.processes:
-            one = log_expected_improvement(model.best - margin, *process.predict(points, known))
+            one = log_expected_improvement(model.best, *process.predict(points, known))
             if not model.runs.all():
                 chance = 1 + process.mean_of(points, known, np.where(model.runs, 0.0, -1.0))
                 one = one + np.log(np.clip(chance, _LEAST_CHANCE, 1.0))
@@ -226,7 +224,11 @@ class Search:
         begun = {**self._told, **self._asked}
         early = len(begun) < self.settings.first
         usual = self.settings.drawn if self._listed is None else self.settings.pool
-        most = self.settings.spread_pool if early and not self._tables else usual
+        if early and not self._tables:
+            part = math.inf if self._listed is None else self.settings.spread_share * len(self._listed)
+            most = int(max(1, min(self.settings.spread_pool, part)))
+        else:
+            most = usual
         if self._listed is not None:
             assert self._points is not None
             assert self._known is not None
@@ -280,7 +282,9 @@ class Search:
             return None
         # Who is still measuring counts as middling, so that nobody else goes to the same place.
         pending = list(self._asked.values())
-        logs = np.log(np.where(runs, values, values[runs].max()))
+        by_log = _by_log(values[runs])
+        logs = np.where(runs, values, values[runs].max())
+        logs = np.log(logs) if by_log else logs
         logs = np.concatenate([logs, np.full(len(pending), float(np.median(logs)))])
         runs = np.concatenate([runs, np.ones(len(pending), np.bool_)])
         everything = [one for one, _ in entries] + pending
@@ -296,7 +300,7 @@ class Search:
             for prior, start in zip(self.settings.priors, self._parameters, strict=True)
         )
         self._parameters = [process.parameters for process in processes]
-        return _Model(processes, centre, deviation, float(targets[runs].min()), runs)
+        return _Model(processes, centre, deviation, float(targets[runs].min()), runs, by_log)
 
     def _functions(self, configurations: Sequence[Configuration], points: Floats | None) -> Floats:
         """(C, K) what known tables say."""
@@ -308,7 +312,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Processes of the same targets: logarithms less their centre, in deviations."""
+    """Processes of the same targets: logarithms, or plain values, less their centre, in deviations."""
 
     processes: tuple[GaussianProcess, ...]
     centre: float
@@ -317,6 +321,18 @@ class _Model:
     "The smallest target that was reached."
     runs: NDArray[np.bool_]
     "Which of the measured configurations ran."
+    by_log: bool
+    "Whether targets are logarithms."
+
+    def values(self, targets: Floats) -> Floats:
+        """(C,) what targets mean."""
+        found: Floats = targets * self.deviation + self.centre
+        return np.exp(found) if self.by_log else found
+
+
+def _by_log(values: Floats) -> bool:
+    """Whether values are compared by their logarithms: all but those that may be zero or less."""
+    return bool((values > 0).all())
 
 
 class _Table:
@@ -326,8 +342,10 @@ class _Table:
 
     def __init__(self, known: KnownTable, encoding: Encoding) -> None:
         values = np.array(known.values, np.float64)
-        good = np.isfinite(values) & (values > 0)
-        logs = np.log(values, where=good, out=np.full(len(values), np.nan))
+        good = np.isfinite(values)
+        if _by_log(values[good]):
+            values = np.log(values, where=good, out=np.full(len(values), np.nan))
+        logs = np.where(good, values, np.nan)
         deviation = float(np.nanstd(logs)) or 1.0
         scaled = (logs - float(np.nanmedian(logs))) / deviation
         self._values = np.where(good, np.minimum(scaled, self._HIGHEST), self._HIGHEST)
