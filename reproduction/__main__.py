@@ -81,6 +81,10 @@ REPRODUCTIONS = {
         "reproduction.efficiency.first_launches:first_launches_again",
         "What forecasts choose for first launches that were measured, without the devices.",
     ),
+    "policies": (
+        "reproduction.policies.run:policies",
+        "What policies lose over the best cut, launch after launch, on recordings.",
+    ),
     "corpus-opencl": (
         "reproduction.corpus_opencl.run:corpus_opencl",
         "Kernels of published packages: how many compile, are predicted, are shared and run.",

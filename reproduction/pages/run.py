@@ -26,6 +26,7 @@ from reproduction.corpus_opencl.run import corpus_opencl
 from reproduction.dataflow.run import dataflow
 from reproduction.energy.run import energy
 from reproduction.pages.kept_tables import render, take
+from reproduction.policies.run import policies
 from reproduction.programs.run import programs
 from reproduction.scheduling.run import scheduling
 from reproduction.tuning.run import tuning
@@ -111,6 +112,10 @@ PAGES = {
     "load-balance": ResultsPage("python -m reproduction load-balance"),
     "papers-models": ResultsPage("python -m reproduction networks, relative-performance --ship"),
     "predict": ResultsPage("python -m benchmarks predict"),
+    "policies": ResultsPage(
+        "python -m reproduction policies fit; python -m reproduction policies replay ...",
+        lambda out: policies(out=out / "policies.md"),
+    ),
     "programs": ResultsPage("tools/lent-programs.sh", lambda out: programs(out=out / "programs.md")),
     "rankers": ResultsPage("python -m reproduction rankers, ranker-starts"),
     "relative-performance": ResultsPage("python -m reproduction relative-performance --measured ..."),
