@@ -19,7 +19,7 @@ from apportion.settings import replace_file
 from reproduction.ablation.figure import forward_figure
 from reproduction.ablation.rows import AblationData
 from reproduction.ablation.scores import EQUAL, PUBLISHED, Score
-from reproduction.ablation.units import Ablation, Unit, forward_times, results, units_of
+from reproduction.ablation.units import Ablation, Form, Unit, forward_times, results, units_of
 from reproduction.kernels.page import COLUMNS
 
 TABLE_51: Mapping[str, tuple[float, float, float, float]] = {
@@ -100,6 +100,19 @@ _NOTES = """\
 _DIGITS = {"mae": 2, "rmse": 2, "mse": 1}
 
 
+CHOSEN = "(Skips + Ext. Readout) + ProGraML"
+"The row that the thesis chose."
+_WHY = """\
+Of the accuracy, dropout inside messages explains it: without that alone the interval holds the thesis'
+level (ours is drawn for each colour of nodes, which is noisier than the port's). The seed does not:
+another one gives the same accuracy and a larger error. What the launch knows beside its sizes (work per
+item, coalesced and strided bytes, trip counts, range, transfers) is worth as much again; the thesis'
+network did not have it. The mean error of 7.32 is reached by no row that was run. Batches of 32, dropout
+node by node and learned assignments of differentiable pooling are ready to be run
+(`experiments/ablation.toml`); on a GPU that was shared with other trainings its memory did not hold them,
+so whether one of them explains the error is not known."""
+
+
 def write_page(
     ablation: Ablation,
     data: AblationData,
@@ -138,6 +151,7 @@ def page(
     )
     lines += ["", "## Table 5.2: the CPU's share in percent, NVIDIA, random folds", ""]
     lines += _published_table(ablation, scores, "regression", TABLE_52, ("rmse", "mae", "mse"))
+    lines += ["", *_switched(ablation, scores)]
     lines += ["", *_protocols(ablation, scores)]
     lines += ["", *table_42(scores)]
     lines += ["", *_costs(ablation, scores)]
@@ -235,6 +249,41 @@ def _published_table(
             f"{_number(first)} | {_number(second)} |"
         )
     return lines
+
+
+def _switched(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
+    """The row that the thesis chose with one setting switched, against the level that it reports."""
+    here = {
+        (s.row, s.form): s.main
+        for s in scores
+        if (s.pair, s.protocol, s.budget) == ("cgo17-nvidia", "thesis", PUBLISHED)
+    }
+    goals: dict[Form, float] = {"classification": TABLE_51[CHOSEN][1], "regression": TABLE_52[CHOSEN][1]}
+    lines = [
+        "## Why do rows stay below the thesis'?", "",
+        f"`{CHOSEN}` with one setting switched at a time, random folds, the last epoch. *Reached*: the",
+        f"interval holds the thesis' {goals['classification']} of right classes, or its mean error of",
+        f"{goals['regression']} points.", "",
+        "| switched | accuracy | reached | mean error | reached |",
+        "|---|---:|---|---:|---|",
+    ]  # fmt: skip
+    for name in ablation.names:
+        cells = []
+        for form, goal in goals.items():
+            found = here.get((name, form))
+            better = found is not None and (
+                found.high >= goal if form == "classification" else found.low <= goal
+            )
+            digits = ".3f" if form == "classification" else ".2f"
+            cells += (
+                ["not run", ""]
+                if found is None
+                else [with_interval(found, digits), "yes" if better else "no"]
+            )
+        if name.startswith(CHOSEN) and any(cell != "not run" for cell in cells[::2]):
+            said = name.removeprefix(CHOSEN).removeprefix(", ") or "nothing"
+            lines.append(f"| {said} | {' | '.join(cells)} |")
+    return [*lines, "", *_WHY.splitlines()]
 
 
 def _protocols(ablation: Ablation, scores: Sequence[Score]) -> list[str]:
