@@ -41,6 +41,10 @@ REPRODUCTIONS = {
         "reproduction.unseen.run:unseen",
         "The shipped models on kernels never seen (thesis, Table 5.3).",
     ),
+    "relative-programs": (
+        "reproduction.relative.programs:relative_programs",
+        "Relative performance of our own programs on six systems.",
+    ),
     "relative-performance": (
         "reproduction.relative.run:relative_performance",
         "Which systems are faster for a run, from its counters (the second seed, Figures 2 to 5).",

@@ -8,7 +8,7 @@ Lines, so that an interrupted run goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -181,17 +181,12 @@ def run(
     kept = _Kept(results, everything)
     done: dict[tuple[str, str], dict[tuple[int, int], _Fitted]] = {}
     for row in comparison.rows:
-        for protocol in PROTOCOLS:
-            found = done[protocol, row.name] = {}
-            for seed in _seeds(comparison, protocol, row.repetitions):
-                for number, (train, test) in enumerate(splits(protocol, table, seed)):
-                    if row.of:
-                        found[seed, number] = _blended(
-                            [done[protocol, name][seed, number] for name in row.of]
-                        )
-                    else:
-                        unit = _Unit(comparison, everything, table, protocol, row, seed, train, test)
-                        found[seed, number] = kept.get(unit, number)
+        for protocol, seed, number, unit in _units(comparison, everything, row):
+            found = done.setdefault((protocol, row.name), {})
+            if row.of:
+                found[seed, number] = _blended([done[protocol, name][seed, number] for name in row.of])
+            else:
+                found[seed, number] = kept.get(unit, number)
         report(f"{table.name}: {row.name}")
     answers: list[Answers] = []
     for protocol in PROTOCOLS:
@@ -206,6 +201,32 @@ def run(
             found_by = {name: done[protocol, name] for name in names}
             answers.append(_chosen(group, protocol, table, seeds, found_by))
     return answers
+
+
+def share(
+    comparison: Comparison, everything: RelativeTable, results: Path, *, worker: tuple[int, int]
+) -> None:
+    """Fit one worker's part of the folds of `run`, into the same file: its number, and how many there are."""
+    kept, (mine, workers) = _Kept(results, everything), worker
+    units = [
+        (unit, number)
+        for row in comparison.rows if not row.of
+        for _, _, number, unit in _units(comparison, everything, row)
+    ]  # fmt: skip
+    for unit, number in units[mine - 1 :: workers]:
+        kept.get(unit, number)
+
+
+def _units(
+    comparison: Comparison, everything: RelativeTable, row: Entry
+) -> Iterator[tuple[str, int, int, _Unit]]:
+    """A row in each fold: protocol, seed, number of the fold, and what is fitted."""
+    table = everything.on(comparison.systems)
+    for protocol in PROTOCOLS:
+        for seed in _seeds(comparison, protocol, row.repetitions):
+            for number, (train, test) in enumerate(splits(protocol, table, seed)):
+                unit = _Unit(comparison, everything, table, protocol, row, seed, train, test)
+                yield protocol, seed, number, unit
 
 
 def _seeds(comparison: Comparison, protocol: str, repetitions: int = 0) -> list[int]:

@@ -12,6 +12,7 @@ from apportion.errors import InvalidSetting
 from apportion.learn.metrics import Interval, over_seeds
 from apportion.learn.relative.mixture import Known, estimate, nearest
 from apportion.learn.relative.performance import vector_of
+from apportion.learn.relative.relative_features import NEEDED
 from apportion.learn.relative.relative_table import RelativeTable
 from apportion.learn.relative.vectors import ridge
 
@@ -86,7 +87,7 @@ def _cases(table: RelativeTable, features: Numbers, count: int, seed: list[int])
     unseen = random.choice(np.unique(application), _UNSEEN, replace=False)
     asked = np.flatnonzero(np.isin(application, unseen))
     seen = np.flatnonzero(~np.isin(application, unseen))
-    both = table.features("both")
+    both = table.features("both" if set(NEEDED) <= set(table.counters) else "counters")
     model = ridge(_RIDGE, both[seen], vector_of(table.log_times[seen]))
     vectors = model.predict(both)
     for system in range(len(table.systems)):

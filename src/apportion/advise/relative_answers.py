@@ -88,8 +88,8 @@ def predict(
         UnknownName: no such system or target.
         InvalidSetting: fewer than two systems, or a counter is missing that cannot be done without.
     """
-    model = model or shipped()
-    more = kept_systems() if added is None else added
+    model = model or shipped_for(profile)
+    more = (kept_systems() if model is shipped() else {}) if added is None else added
     known = model.reference.systems
     asked = tuple(systems) or (*_default(known), *more)
     for system in asked:
@@ -165,6 +165,18 @@ def profiles_of(table: CounterTable) -> list[Profile]:
 def shipped() -> RelativeModel:
     """The model that answers where none is named, read once."""
     return relative_model(None)
+
+
+def shipped_for(profile: Profile) -> RelativeModel:
+    """The shipped model that knows most of a run's counters: those of kernels, or those of commands."""
+    of = {one.about: one.name for one in reversed(weights.manifest().answering("relative-performance"))}
+    models = [shipped(), *(relative_model(name) for name in of.values())]
+
+    def known(model: RelativeModel) -> float:
+        names = model.reference.counters
+        return sum(profile.counters.get(name) is not None for name in names) / len(names)
+
+    return max(models, key=known)  # the first of equal ones
 
 
 @cache

@@ -7,7 +7,13 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from apportion.advise.relative_answers import Relative, read_profiles, relative_model
+from apportion.advise.relative_answers import (
+    Relative,
+    read_profiles,
+    relative_model,
+    shipped,
+    shipped_for,
+)
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
@@ -39,22 +45,24 @@ def predict(
 
     Args:
         profiles: tables of counters (Parquet, as `apportion counters` writes them), or JSON.
-        systems: over which; by default the model's four and those added with `apportion systems add`.
+        systems: over which; by default the model's, for kernels also those of `apportion systems add`.
         seconds: times that are known, as SYSTEM=SECONDS; one helps more than any counter.
         target: centred (log2, less the systems' mean), slowest (in parts of the slowest), or a system's name.
-        model: the name or the folder of a model; by default the shipped one: see `apportion models`.
+        model: the name or the folder of a model; by default the shipped one of kernels or of commands,
+            whichever knows these counters: see `apportion models`.
         plot: an HTML file to draw to: bars of each run, and where it lies among the known ones.
         json: print one line of JSON per run.
     """
-    learned = relative_model(model)
     known = dict(known_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
-    added = {} if model else kept_systems()  # they were added to the shipped model's
-    for system in known:
-        if system not in learned.reference.systems and system not in added:
-            raise UnknownName("system", system, (*learned.reference.systems, *added))
     drawn = []
     for run in runs:
+        learned = relative_model(model) if model else shipped_for(run)
+        # Systems were added to the model of kernels that is shipped.
+        added = kept_systems() if learned is shipped() else {}
+        for system in known:
+            if system not in learned.reference.systems and system not in added:
+                raise UnknownName("system", system, (*learned.reference.systems, *added))
         run = Profile(run.name, run.counters, {**run.seconds, **known})
         answer = predict_relative(run, systems=systems or (), target=target, model=learned, added=added)
         _print(answer, json)

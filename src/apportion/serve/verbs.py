@@ -26,7 +26,6 @@ from apportion.advise.predictor import predict
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.relative_answers import profiles_of, shipped
-from apportion.advise.systems import kept_systems
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import compare
 from apportion.coexecution.sharing import Together
@@ -185,11 +184,10 @@ def _analyze(form: AnalyzeForm, report: Report) -> dict[str, Any]:
 
 
 def _relative(form: RelativeForm, report: Report) -> list[dict[str, Any]]:
-    model, added = shipped(), kept_systems()
     return [
         predict_relative(
             Profile(one.name, one.counters, {**one.seconds, **form.seconds}), systems=form.systems,
-            target=form.target, model=model, added=added,
+            target=form.target,
         ).as_json()
         for one in form.profiles
     ]  # fmt: skip
