@@ -11,7 +11,7 @@ import pytest
 from apportion.coexecution.cuts import CostModel
 from apportion.coexecution.expected_times import BELIEVING, Belief, BeliefSettings
 from apportion.coexecution.forecast import Forecast
-from apportion.coexecution.observations import REMEMBERING, Observations, PastLaunch
+from apportion.coexecution.observations import REMEMBERING, Choice, Observations, PastLaunch
 from apportion.coexecution.policies.base import Situation
 from apportion.coexecution.policies.bayes import (
     HORIZON,
@@ -162,6 +162,18 @@ def test_a_choice_stands_until_launches_doubled_or_one_takes_far_longer() -> Non
     assert not policy.stands(seen, choice, 2e-2)
     seen.noted = 4
     assert not policy.stands(seen, choice, 1e-2)
+
+
+def test_the_first_launch_with_a_cut_is_thought_about_whatever_it_took() -> None:
+    """What it was expected to take says little of what it takes."""
+    seen = Observations()
+    seen.add(PastLaunch({"cpu": 0.3, "gpu": 0.7}, 7e-3, {"cpu": 6e-3, "gpu": 7e-3}))
+    choice = Choice(Split.even(["cpu", "gpu"]), 6e-3, "a test")
+    launch = PastLaunch({"cpu": 0.5, "gpu": 0.5}, 6e-3, {"cpu": 6e-3, "gpu": 6e-3})
+    for stands in (False, True):
+        seen.add(launch)
+        seen.noted = 5  # launches have not doubled
+        assert BayesPolicy().stands(seen, choice, 6e-3) is stands
 
 
 def test_every_number_changes_what_is_weighed() -> None:

@@ -71,10 +71,13 @@ class BayesPolicy(Policy):
         return Choice(best.split, best.seconds, f"{said} {best.seconds * 1e3:.3g} ms")
 
     def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
-        """Whether a launch took what was expected, to three deviations of the noise, and launches have not
-        doubled."""
+        """Whether a launch took what was expected, to three deviations of the noise, was not the first with
+        its cut, and launches have not doubled."""
         doubled = seen.noted & (seen.noted - 1) == 0
         if choice.seconds is None or doubled:
+            return False
+        latest = seen.launches[-1].shares
+        if sum(seen.near(latest, each.shares) for each in seen.launches) < 2:
             return False
         return abs(math.log(seconds / choice.seconds)) < 3 * self.settings.noise
 
