@@ -157,6 +157,20 @@ def test_the_compilers_reason_is_shown(tmp_path: Path, capsys: pytest.CaptureFix
     assert "half" in said.partition("refuses the kernel")[2]
 
 
+def test_a_kernel_runs_beside_one_that_the_device_cannot_compile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.cl").write_text(
+        "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
+        "kernel void narrow(global half *x) { half y = x[0]; x[1] = y; }\n"
+        "kernel void wide(global float *x) { x[get_global_id(0)] += 1; }\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "two.cl"), "--kernel", "wide", "-n", "256", "--repeat", "1", "--json"])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out)["verified"] is True
+
+
 def test_strays_are_found_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "past.cl").write_text(
         "kernel void past(global const int *x, global int *y) {\n  y[get_global_id(0)] = x[get_global_id(0) + 9];\n}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import CompileError, LaunchFailed
 from apportion.program.kernel.bounds import Interval
+from apportion.program.kernel.others import without_other_kernels
 from apportion.runtime import memory
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.images import ImageForm, Sampler
@@ -30,6 +31,20 @@ _TEMPORARY = re.compile(r"\S*/tempfile_\w+\.cl")
 _MOST_LOG_LINES = 40
 "Of what a driver's compiler says; what comes later follows from the first."
 _READ_WRITE = cl.mem_flags.READ_WRITE
+
+
+def _other_ways(build: Build, text: str) -> Iterator[tuple[str, str]]:
+    """Texts and options that mean the same for one kernel."""
+    # C99 leaves functions out that are `inline` alone, so some drivers do not find them.
+    inline = _INLINE.search(text) is not None
+    if inline:
+        yield text, f"{build.options} {_WITHOUT_INLINE}"
+    # Another kernel of the file may need what the device lacks, such as half or double precision.
+    alone = without_other_kernels(text, build.kernel)
+    if alone != text:
+        yield alone, build.options
+        if inline:
+            yield alone, f"{build.options} {_WITHOUT_INLINE}"
 
 
 class Queue:
@@ -62,7 +77,7 @@ class Queue:
             try:
                 # Bytes that are no UTF-8, in comments mostly, are lone surrogates here.
                 text = build.source.encode("utf-8", "replace").decode()
-                self._kernels[build] = cl.Kernel(self._built(text, build.options), build.kernel)
+                self._kernels[build] = cl.Kernel(self._built(build, text), build.kernel)
             except cl.RuntimeError as error:
                 log = build_log(str(error))
                 raise CompileError(
@@ -77,16 +92,14 @@ class Queue:
                 ) from error
         return self._kernels[build]
 
-    def _built(self, text: str, options: str) -> cl.Program:
-        """The compiled program."""
+    def _built(self, build: Build, text: str) -> cl.Program:
+        """The compiled program; where the driver refuses it, one that it takes for the same kernel."""
         try:
-            return cl.Program(self.context, text).build(options=options)
+            return cl.Program(self.context, text).build(options=build.options)
         except cl.RuntimeError:
-            if not _INLINE.search(text):
-                raise
-            # C99 leaves functions out that are `inline` alone, so some drivers do not find them.
-            with suppress(cl.RuntimeError):
-                return cl.Program(self.context, text).build(options=f"{options} {_WITHOUT_INLINE}")
+            for other, options in _other_ways(build, text):
+                with suppress(cl.RuntimeError):
+                    return cl.Program(self.context, other).build(options=options)
             raise
 
     def first_launch(self, build: Build, local_size: tuple[int, ...]) -> bool:
