@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,11 @@ def test_python_takes_the_words_of_a_build(tmp_path: Path) -> None:
     assert "store i32 5" in ir_of(source)
     with pytest.raises(InvalidSetting, match="The build option '--frobnicate' is not known"):
         Source.read(tmp_path / "f.cl", build="--frobnicate")
+
+
+def test_reading_options_takes_time_in_proportion_to_their_number():
+    """A hundred thousand took minutes: a case of `python -m reproduction.fuzzing.repetition`."""
+    started = time.process_time()
+    found = parsed(words_of("-I inc -DA -U B -w " * 100_000))
+    assert len(found.include_paths) == len(found.defines) == len(found.flags) == 100_000
+    assert time.process_time() - started < 20  # of a processor, of which it takes two

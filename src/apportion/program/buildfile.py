@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,38 +100,37 @@ def parsed(words: Sequence[str], folder: Path | None = None) -> BuildOptions:
         InvalidSetting: an option that is not known, or that lacks its value.
     """
     here = folder or Path()
-    found = NOTHING
-    left = list(words)
-    while left:
-        word = left.pop(0)
+    lists: dict[str, list[Any]] = defaultdict(list)
+    single: dict[str, str] = {}
+    left = iter(words)
+    for word in left:
         match = re.match(
             r"-(?P<name>D|U|I|isystem|iquote|include|imacros|x|target|std|cl-std)(?P<rest>.*)$",
             word,
             re.DOTALL,
         )
         if word.startswith("--target="):
-            found = replace(found, target=word.removeprefix("--target="))
+            single["target"] = word.removeprefix("--target=")
         elif word in FLAGS:
-            found = replace(found, flags=(*found.flags, word))
+            lists["flags"].append(word)
         elif match is not None:
-            value = (
-                match["rest"].removeprefix("=")
-                if match["name"] in ("std", "cl-std", "target")
-                else match["rest"]
-            )
+            name, value = match["name"], match["rest"]
+            if name in ("std", "cl-std", "target"):
+                value = value.removeprefix("=")
             if not value:
-                if not left:
+                following = next(left, None)
+                if following is None:
                     raise InvalidSetting(f"The build option {word} lacks its value")
-                value = left.pop(0)
-            found = _with(found, match["name"], value.strip(), here)
+                value = following
+            _keep(lists, single, name, value.strip(), here)
         elif _VENDORS.match(word):
-            found = replace(found, ignored=(*found.ignored, word))
+            lists["ignored"].append(word)
         else:
             raise InvalidSetting(
                 f"The build option {word!r} is not known. There are -D, -U, -I, -include, -x, -target, "
                 f"-cl-std= and {', '.join(sorted(FLAGS))}"
             )
-    return found
+    return replace(NOTHING, **{name: tuple(values) for name, values in lists.items()}, **single)  # type: ignore[arg-type]
 
 
 def written(build: BuildOptions) -> list[str]:
@@ -144,21 +144,23 @@ def written(build: BuildOptions) -> list[str]:
     ]
 
 
-def _with(found: BuildOptions, name: str, value: str, here: Path) -> BuildOptions:
+def _keep(lists: dict[str, list[Any]], single: dict[str, str], name: str, value: str, here: Path) -> None:
+    """Keep what one option says; where one value is meant, the last."""
     match name:
         case "D":
-            return replace(found, defines=(*found.defines, value))
+            lists["defines"].append(value)
         case "U":
-            return replace(found, undefined=(*found.undefined, value))
+            lists["undefined"].append(value)
         case "include" | "imacros":
-            return replace(found, headers=(*found.headers, here / value))
+            lists["headers"].append(here / value)
         case "x":
-            return replace(found, language={"cl": "opencl"}.get(value, value))
+            single["language"] = {"cl": "opencl"}.get(value, value)
         case "target":
-            return replace(found, target=value)
+            single["target"] = value
         case "std" | "cl-std":
-            return replace(found, standard=value)
-    return replace(found, include_paths=(*found.include_paths, here / value))
+            single["standard"] = value
+        case _:
+            lists["include_paths"].append(here / value)
 
 
 def beside(source: Path) -> BuildOptions:
