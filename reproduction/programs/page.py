@@ -27,8 +27,10 @@ bound once and values set only where they change. *best assignment* gives all la
 device: it is searched, from the better device alone, by moving one kernel at a time, and arrays move whole
 where a launch lacks them. StarPU 1.3 (Debian's) has its performance models trained by 12 rounds of their
 own; its OpenCL workers stand for both devices, and what a program reads between launches is left out for
-it, which can only help it. A session knows nothing of the program: its first rounds are told one by one.
-*Later* is the median from the third round on; of the others, the median without the first round."""
+it, which can only help it. A session does not know what the program's kernels take: its first rounds are
+told one by one. Two sessions before it, which were told the device, had its kernels compiled, as they were
+for the others, and their times predicted. *Later* is the median from the third round on; of the others, the
+median without the first round."""
 
 _PATH = """Microseconds, medians over 15 turns of 200 launches of a kernel over 1,024 work-items that does
 next to nothing. *queue*: from the Python call until the launch is handed on. *each*: the same loop with one
@@ -45,26 +47,32 @@ _RATIOS = """Milliseconds of a round; ratios of medians with the interval that 9
 in parentheses."""
 
 
-def page(found: Mapping[str, Any]) -> str:
-    """The page in Markdown."""
+def page(found: Mapping[str, Any], remarks: str = "") -> str:
+    """The page in Markdown.
+
+    Args:
+        remarks: what must be known of these runs.
+    """
     rows = found["programs"]
     starpu = {row["program"]: row for row in found["starpu"]}
     compared = [_Compared(row, starpu.get(row["program"])) for row in rows]
+    before = {row["program"]: _Compared(row, None) for row in found["replaced"]}
     parts = [
         "# Programs of many kernels",
         "",
         f"{len(rows)} programs in a session, beside plain pyopencl on one device, the best assignment of "
-        "kernels to devices that a search finds, and StarPU, all in one run on a machine that was lent for "
+        "kernels to devices that a search finds, and StarPU, each in one run on a machine that was lent for "
         "minutes. Measured by `tools/lent-programs.sh`; made from what it brought back by "
         "`python -m reproduction programs`.",
         "",
         *_machine(found),
         "",
-        *_goals(compared, found),
+        *([remarks.rstrip(), ""] if remarks else []),
+        *_goals(compared, before, found),
         "",
         "## Programs",
         "",
-        _table(compared),
+        _table(compared, before),
         "",
         _RATIOS,
         "",
@@ -90,6 +98,7 @@ class _Compared:
 
     def __init__(self, row: Mapping[str, Any], starpu: Mapping[str, Any] | None) -> None:
         self.name, rounds = str(row["program"]), row["rounds"]
+        self.run = int(row["run"])
         self.alone = {name: each for name, each in rounds.items() if name.startswith("all ")}
         self.assignment: Sequence[float] = rounds[ASSIGNMENT]
         self.session: Sequence[float] = rounds[SESSION]
@@ -156,7 +165,9 @@ def _machine(found: Mapping[str, Any]) -> list[str]:
     return [f"Devices: {named}."] if named else []
 
 
-def _goals(compared: Sequence[_Compared], found: Mapping[str, Any]) -> list[str]:
+def _goals(
+    compared: Sequence[_Compared], before: Mapping[str, _Compared], found: Mapping[str, Any]
+) -> list[str]:
     assignment = [_ratio(each.later, each.best_static) for each in compared]
     alone = {each.name: _ratio(each.later, each.best_alone) for each in compared}
     worst = max(alone, key=lambda name: _middle(alone[name]))
@@ -175,6 +186,18 @@ def _goals(compared: Sequence[_Compared], found: Mapping[str, Any]) -> list[str]
         ("first round over the quickest first round of the others, geometric mean", f"{first:.2f}", "≤ 1.25",
          _met(first <= 1.25)),
     ]  # fmt: skip
+    if before:
+        groups = [
+            (f"*of these: {len(before)} of the last run*", [e for e in compared if e.name in before]),
+            ("*the same in the run before*", list(before.values())),
+            (f"*of these: {len(compared) - len(before)} of the run before*",
+             [e for e in compared if e.name not in before]),
+        ]  # fmt: skip
+        for label, group in groups:
+            if group:
+                later = with_interval(_geometric([_ratio(e.later, e.best_static) for e in group]))
+                began = math.exp(sum(math.log(e.first) for e in group) / len(group))
+                rows.append((f"{label}: later rounds; first round", f"{later}; {began:.2f}", "", ""))
     for name in compared[0].alone:
         alike = [_ratio(_drawn(each.alone[name][1:]), each.best_static) for each in compared]
         rows.append((
@@ -235,13 +258,14 @@ def _missed_by(names: Sequence[str], count: int) -> str:
     return f"missed by {len(names)} of {count}: {', '.join(names)}" if names else "met"
 
 
-def _table(compared: Sequence[_Compared]) -> str:
+def _table(compared: Sequence[_Compared], before: Mapping[str, _Compared]) -> str:
     others = list(dict.fromkeys(name for each in compared for name in each.alone))
     policies = list(dict.fromkeys(name for each in compared for name in each.starpu))
     columns = (
         "program", *others, "best assignment", *(f"StarPU {name}" for name in policies),
         "session: round 1", "2", "3", "later", "later / best assignment or device",
         "later / best device", "later / StarPU",
+        *(["run", "the first of these, in the run before"] if before else []),
     )  # fmt: skip
     rows = []
     for each in compared:
@@ -255,8 +279,13 @@ def _table(compared: Sequence[_Compared]) -> str:
             each.name, *map(_milliseconds, times), *map(_milliseconds, theirs), *map(_milliseconds, mine),
             _said(_ratio(each.later, each.best_static)), _said(_ratio(each.later, each.best_alone)),
             _said(_ratio(each.later, each.best_starpu)) if each.best_starpu is not None else "",
+            *([each.run, _earlier(before.get(each.name))] if before else []),
         ))  # fmt: skip
     return markdown_table(columns, rows, align="l" + "r" * (len(columns) - 1))
+
+
+def _earlier(before: _Compared | None) -> str:
+    return "" if before is None else _said(_ratio(before.later, before.best_static))
 
 
 def _milliseconds(seconds: float | None) -> str:

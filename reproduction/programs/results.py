@@ -43,12 +43,33 @@ def read_results(folder: Path) -> dict[str, Any]:
 
 
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: what a later one measured again takes the place of what was there."""
+    """Several runs as one: what a later one measured again takes the place of what was there.
+
+    A program stands beside what StarPU took in the same run; the programs of earlier runs that were measured
+    again are under `replaced`.
+    """
     found: dict[str, Any] = {}
-    for each in results:
+    programs: dict[str, dict[str, Any]] = {}
+    starpu: dict[str, dict[str, Any]] = {}
+    path: dict[str, dict[str, Any]] = {}
+    replaced = []
+    for number, each in enumerate(results, 1):
         parts = {**found.get("parts", {}), **each["parts"]}
         found = {**found, **{name: value for name, value in each.items() if value}, "parts": parts}
-    return found
+        theirs = {row["program"]: row for row in each["starpu"]}
+        for row in each["programs"]:
+            name = row["program"]
+            if name in programs:
+                replaced.append(programs[name])
+            programs[name] = {**row, "run": number}
+            starpu.pop(name, None)
+            if name in theirs:
+                starpu[name] = theirs[name]
+        path |= {row["device"]: row for row in each["launch path"]}
+    return found | {
+        "programs": list(programs.values()), "starpu": list(starpu.values()), "replaced": replaced,
+        "launch path": list(path.values()), "runs": len(results),
+    }  # fmt: skip
 
 
 def _short(info: dict[str, Any]) -> dict[str, Any]:

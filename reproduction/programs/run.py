@@ -14,6 +14,8 @@ from reproduction.programs.results import joined, read_results
 from reproduction.stored import keep, kept
 
 STORED = Path(__file__).with_name("stored.json.gz")
+REMARKS = Path(__file__).with_name("remarks.md")
+"What must be known of the runs that the page stands on; the page holds it."
 
 
 def programs(
@@ -31,5 +33,5 @@ def programs(
     if take:
         keep(STORED, joined([read_results(folder) for folder in take]))
     found = kept(STORED, made_by="tools/lent-programs.sh, then python -m reproduction programs --take FOLDER")
-    replace_file(out, page(found).encode())
+    replace_file(out, page(found, REMARKS.read_text() if REMARKS.is_file() else "").encode())
     note(f"The page is {out}")

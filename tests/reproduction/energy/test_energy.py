@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from apportion.coexecution.objective import Objective
 from reproduction.energy.choices import best, energies, fitted_power, measured_watts, off_by
 from reproduction.energy.measure import CutRow, EnergyRow, row_from
 from reproduction.energy.page import page
+from reproduction.energy.run import energy
 
 IDLE = {"card 0": 80.0}
 ACTIVE = {"cpu": 20.0, "gpu": 300.0}
@@ -81,3 +84,9 @@ def test_the_page_says_what_was_given_and_what_could_not_be_read() -> None:
     assert "With given watts: cpu 100 W while it works and 20 W idle" in said
     assert "median 1.00, four in five between 1.00 and 1.00" in said
     assert "Failed: broken: it crashed." in said
+
+
+def test_the_page_that_is_there_is_made_of_what_is_stored(tmp_path: Path) -> None:
+    energy(page=tmp_path / "energy.md")
+    there = Path(__file__).parents[3] / "docs" / "results" / "energy.md"
+    assert (tmp_path / "energy.md").read_text() == there.read_text()

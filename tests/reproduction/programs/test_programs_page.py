@@ -58,7 +58,7 @@ def _folder(folder: Path) -> Path:
 
 
 def test_the_page_says_which_goals_are_missed_and_where(tmp_path: Path) -> None:
-    said = page(read_results(_folder(tmp_path)))
+    said = page(joined([read_results(_folder(tmp_path))]))
     # One program at the best, one at four times that: the geometric mean is 2.
     assert (
         "| later rounds over the best static assignment, geometric mean | 2.000 (1.000 to 4.000) | ≤ 1.03 | missed |"
@@ -96,6 +96,17 @@ def test_a_second_run_replaces_what_it_measured_again(tmp_path: Path) -> None:
     (second / "programs.jsonl").write_text(json.dumps(_program("good", 1e-3)))
     (second / "parts.log").write_text("programs ended with 0 after 50 s\n")
     both = joined([before, read_results(second)])
-    assert [row["rounds"]["session"][-1] for row in both["programs"]] == [1e-3]
-    assert both["starpu"] == before["starpu"]
+    assert [(row["program"], row["run"]) for row in both["programs"]] == [("good", 2), ("bad", 1)]
+    assert both["programs"][0]["rounds"]["session"][-1] == 1e-3
+    said = page(both)
+    assert "| *of these: 1 of the last run*: later rounds; first round | 0.500; 2.00 |" in said
+    assert "| *the same in the run before*: later rounds; first round | 1.000; 2.00 |" in said
+    assert both["starpu"] == [], "what StarPU took in another run is not beside it"
+    assert [row["program"] for row in both["replaced"]] == ["good"]
     assert both["parts"] == {"devices-4": {"code": 0, "seconds": 21}, "programs": {"code": 0, "seconds": 50}}
+
+
+def test_the_page_that_is_there_is_made_of_what_is_stored(tmp_path: Path) -> None:
+    programs(out=tmp_path / "programs.md")
+    there = Path(__file__).parents[3] / "docs" / "results" / "programs.md"
+    assert (tmp_path / "programs.md").read_text() == there.read_text()
