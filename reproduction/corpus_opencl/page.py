@@ -41,6 +41,7 @@ def page(rows: Sequence[KernelRow], known: Sequence[Package], remarks: str = "")
         "What *as they are* means stands in [decision 9](../decisions/0009-what-compiles-as-it-is.md).",
         "",
         *_table(rows),
+        *_looked_up(rows, known),
         _HOW,
         "",
         *([remarks.rstrip(), ""] if remarks else []),
@@ -134,6 +135,20 @@ def _held_out(rows: Sequence[KernelRow], known: Sequence[Package]) -> list[str]:
         "options. They count in the table above, too.",
         "",
         *_table(mine),
+    ]
+
+
+def _looked_up(rows: Sequence[KernelRow], known: Sequence[Package]) -> list[str]:
+    """The share with options, of packages whose options were looked up."""
+    held_out = {package.name for package in known if package.held_out}
+    if not held_out:
+        return []
+    levels = _levels([row for row in rows if row.package not in held_out])
+    _, part, whole, _ = next(level for level in levels if "package's options" in level[0])
+    return [
+        f"Packages that are held out were given no options. Of the others, {part:,} of {whole:,} kernels "
+        f"({_share(part, whole)}) compile as they are or with their package's options.",
+        "",
     ]
 
 

@@ -41,3 +41,16 @@ def test_subnormal_singles_may_be_zero_and_doubles_may_not() -> None:
     assert difference(np.zeros(2), np.array([0, 7e-310]), SINGLE) is None
     assert difference(np.zeros(2), np.array([0, 7e-310])) is not None
     assert difference(np.zeros(2, np.float32), np.array([0, 1e-30], np.float32)) is not None
+
+
+def test_structures_are_compared_by_what_stands_in_them() -> None:
+    kind = np.dtype({"names": ["a", "n"], "formats": ["f4", "i4"], "offsets": [0, 8], "itemsize": 16})
+    expected = np.array([(1.0, 2), (3.0, 4)], kind)
+    found = expected.copy()
+    found["a"][1] += 1e-6
+    assert difference(found, expected) is None
+    found["n"][0] = 3
+    assert difference(found, expected) == "1 of 2 elements differ, first element 0: (1.0, 3) against (1.0, 2)"
+    found = expected.copy()
+    found["a"][1] = np.nan
+    assert difference(found, expected) is not None

@@ -49,15 +49,24 @@ class Exactness:
 def difference(found: NDArray[Any], expected: NDArray[Any], exactness: Exactness = Exactness()) -> str | None:
     """What is different, in words; None when the arrays agree."""
     found, expected = found.reshape(-1), expected.reshape(-1)
-    # Most elements are the same to the bit; only the others are worth a closer look. A NaN is among those.
-    wrong = np.flatnonzero(found != expected)
-    if len(wrong) and found.dtype.kind in "fc":
-        wrong = wrong[_far(found[wrong], expected[wrong], _largest(expected), exactness)]
+    wrong = _wrong(found, expected, exactness)
     if not len(wrong):
         return None
     first = int(wrong[0])
     values = f"{found[first]} against {expected[first]}"
     return f"{len(wrong)} of {len(found)} elements differ, first element {first}: {values}"
+
+
+def _wrong(found: NDArray[Any], expected: NDArray[Any], exactness: Exactness) -> NDArray[np.intp]:
+    """Where elements differ; those of structures by what stands in each field."""
+    if found.dtype.names and found.dtype == expected.dtype:
+        fields = [_wrong(found[name], expected[name], exactness) for name in found.dtype.names]
+        return np.unique(np.concatenate(fields))
+    # Most elements are the same to the bit; only the others are worth a closer look. A NaN is among those.
+    wrong = np.flatnonzero(found != expected)
+    if len(wrong) and found.dtype.kind in "fc":
+        wrong = wrong[_far(found[wrong], expected[wrong], _largest(expected), exactness)]
+    return wrong
 
 
 def _largest(values: NDArray[Any]) -> float:
