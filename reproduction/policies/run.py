@@ -38,7 +38,7 @@ HORIZONS = (1, 5, 10, 20)
 "Launches taken to come, at least, that are rehearsed."
 REHEARSED = 100
 "Launches of each kernel."
-ONE_IN = 4
+ONE_IN = 12
 "Of the launches of the campaign, one in so many is rehearsed."
 WHAT = ("page", "fit", "replay")
 
