@@ -56,7 +56,7 @@ def corpus_opencl(
     if not offline:
         for name, said in fetch(folder):
             note(f"{name}: {said}")
-    known = list(packages(folder))
+    known = [package for package in packages(folder) if package.files()]
     if not known:
         raise InvalidSetting(f"There is no package with OpenCL C in {folder}")
     journal = Journal(folder / "rows.jsonl", sync=False)
