@@ -1,10 +1,9 @@
 """Configurations as points: numbers on the scale on which times change evenly, other values as directions.
 
 A parameter whose values span a factor of four or more (a tile of 8 to 256) is taken by its logarithm. Of
-integers that are not all powers of two, columns besides say how often two divides them (a block of 96 threads
-behaves like one of 32 in how it fills the hardware) and what is left then: 3 of 96, 1 of every power of two
-(sizes of problems are powers of two more often than not, so that a tile of 3 leaves a rest). Values that are
-no numbers are one-hot; a parameter that means nothing in a configuration (None) has a column that says so.
+integers that are not all powers of two, a column besides says how often two divides them: a block of 96
+threads behaves like one of 32 in how it fills the hardware. Values that are no numbers are one-hot, and a
+parameter that means nothing in a configuration (None) has a column that says so.
 
 C configurations, F features.
 """
@@ -27,11 +26,6 @@ _FEWEST_FOR_HALVINGS = 5
 "Values from which on how often two divides them is worth a column."
 
 
-_ODD_WEIGHT = 0.25
-"""Whether a value is a power of two matters much for some kernels and not at all for most: differences count
-for a quarter until measurements say otherwise."""
-
-
 @dataclass(frozen=True)
 class Column:
     """One feature: what it makes of the value of a parameter, and the two ends of what it makes."""
@@ -42,13 +36,11 @@ class Column:
     high: float
     absent: float
     "Its value, from 0 to 1, where the parameter means nothing."
-    weight: float = 1.0
-    "What values are multiplied by: below 1, differences count for less until measurements say otherwise."
 
     def values(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """(C,) from 0 to 1, times the weight."""
+        """(C,) from 0 to 1."""
         width = (self.high - self.low) or 1.0
-        return self.weight * np.array([
+        return np.array([
             self.absent if one[self.parameter] is None else (self.of(one[self.parameter]) - self.low) / width
             for one in configurations
         ])  # fmt: skip
@@ -96,9 +88,6 @@ def _columns(name: str, values: Sequence[Any] | Range, *, conditional: bool) -> 
     halvings = _halvings_of(listed)
     if halvings is not None:
         columns.append(Column(name, _halvings, min(halvings), max(halvings), 0.5))
-    odd_parts = _odd_parts_of(listed)
-    if odd_parts is not None:
-        columns.append(Column(name, _odd_part, min(odd_parts), max(odd_parts), 0.5, _ODD_WEIGHT))
     return columns
 
 
@@ -120,23 +109,9 @@ def _halvings_of(values: Sequence[Any]) -> list[float] | None:
     return found if max(found) > min(found) else None
 
 
-def _odd_parts_of(values: Sequence[Any]) -> list[float] | None:
-    """The odd part of each; None where all have the same, or where they are no numbers to divide."""
-    if len(values) < 3 or not all(float(value).is_integer() and value > 0 for value in values):
-        return None
-    found = [_odd_part(value) for value in values]
-    return found if max(found) > min(found) else None
-
-
 def _halvings(value: Any) -> float:
     number = int(value)
     return float(min((number & -number).bit_length() - 1, _MOST_HALVINGS))
-
-
-def _odd_part(value: Any) -> float:
-    """The logarithm of what remains when all twos are divided out: 0 for powers of two."""
-    number = int(value)
-    return float(np.log2(number // (number & -number)))
 
 
 def _log2(value: Any) -> float:
