@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import shlex
 import time
 from pathlib import Path
 
@@ -125,3 +127,23 @@ def test_reading_options_takes_time_in_proportion_to_their_number():
     found = parsed(words_of("-I inc -DA -U B -w " * 100_000))
     assert len(found.include_paths) == len(found.defines) == len(found.flags) == 100_000
     assert time.process_time() - started < 20  # of a processor, of which it takes two
+
+
+def test_words_are_those_of_a_shell():
+    draws = random.Random(1)
+    for _ in range(5_000):
+        text = "".join(draws.choice("ab \t\n'\"\\-=<#") for _ in range(draws.randrange(12)))
+        try:
+            wanted = shlex.split(text)
+        except ValueError:
+            with pytest.raises(InvalidSetting):
+                words_of(text)
+        else:
+            assert words_of(text) == wanted, text
+
+
+def test_a_long_word_takes_time_in_proportion_to_its_length():
+    """A million characters took a minute: a case of `python -m reproduction.fuzzing.repetition`."""
+    started = time.process_time()
+    assert len(words_of("-DA=" + "<" * 1_000_000 + '"' + '\\"' * 1_000_000 + '"')) == 1
+    assert time.process_time() - started < 20  # of a processor, of which it takes a half

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -77,16 +76,34 @@ def name_of(define: str) -> str:
     return re.split(r"[=(]", define, maxsplit=1)[0]
 
 
+_PIECE = re.compile(
+    r"""(?P<space>[ \t\r\n]+)|(?P<plain>[^ \t\r\n'"\\]+)|\\(?P<escaped>.)|'(?P<single>[^']*)'"""
+    r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|(?P<open>.)""",
+    re.DOTALL,
+)
+
+
 def words_of(text: str) -> list[str]:
-    """Words as a shell would take them apart.
+    """Words as a shell would take them apart: those of `shlex.split`, in time in proportion to the text.
 
     Raises:
         InvalidSetting: a quote is open.
     """
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise InvalidSetting(f"Build options must be words as in a shell, not {text!r}: {error}") from None
+    words: list[list[str]] = []
+    within = False
+    for piece in _PIECE.finditer(text):
+        kind, value = piece.lastgroup, piece[piece.lastgroup or 0]
+        if kind == "open":
+            reason = "No escaped character" if value == "\\" else "No closing quotation"
+            raise InvalidSetting(f"Build options must be words as in a shell, not {text!r:.200}: {reason}")
+        if kind == "space":
+            within = False
+            continue
+        if not within:
+            words.append([])
+            within = True
+        words[-1].append(re.sub(r'\\(["\\])', r"\1", value) if kind == "double" else value)
+    return ["".join(word) for word in words]
 
 
 def parsed(words: Sequence[str], folder: Path | None = None) -> BuildOptions:
