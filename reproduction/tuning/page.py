@@ -240,8 +240,7 @@ def _warmed(traces: Traces, spaces: Sequence[str]) -> str:
     note = (
         "*tau-b of the two*: how alike the two GPUs order the configurations that ran on both. "
         "The goal is 1.05 after 20 where the two GPUs agree, and no worse than a cold start where they do "
-        "not. NVIDIA's and AMD's GPUs agree little about the convolution. Warm starts with ten seeds were made "
-        "with six first measurements instead of eight."
+        "not. NVIDIA's and AMD's GPUs agree little about the convolution."
     )
     return "\n".join([*head, *lines, "", note, ""])
 
