@@ -22,6 +22,7 @@ def scheduling(
     *,
     measure: Annotated[bool, Parameter(negative="")] = False,
     data: Path = Path("../shared/data/gavel"),
+    programs: Path = Path("experiments/programs.parquet"),
     jobs: int = 50_000,
     seeds: int = 20,
     stored: Path = STORED,
@@ -32,6 +33,8 @@ def scheduling(
     Args:
         measure: measure again and store that, instead of reading what is stored; some minutes.
         data: Gavel's throughputs, traces and results; needed to measure.
+        programs: the table of our own programs, by `python -m reproduction collect programs`; where it
+            is not there, it is left out.
         jobs: drawn from measured runs.
         seeds: draws of the errors of predictions.
         stored: where the measurements are kept.
@@ -40,7 +43,7 @@ def scheduling(
     if measure:
         if not (data / "given.json").exists():
             raise UnreadableFile(f"Gavel's reference data is not in {data}. Name its folder with --data")
-        found = study(data, jobs=jobs, seeds=seeds, say=note)
+        found = study(data, programs=programs, jobs=jobs, seeds=seeds, say=note)
         keep(stored, found)
     found = kept(stored, made_by="python -m reproduction scheduling --measure")
     for name, text in pages(found).items():
