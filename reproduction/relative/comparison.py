@@ -387,8 +387,8 @@ class _Kept:
             fitted = unit.fitted()
             return {
                 "row": unit.row.name, "protocol": unit.protocol, "seed": unit.seed, "fold": number,
-                "said": fitted.said.round(4).tolist(),
-                "inner": None if fitted.inner is None else fitted.inner.round(4).tolist(),
+                "said": fitted.said.round(3).tolist(),
+                "inner": None if fitted.inner is None else fitted.inner.round(3).tolist(),
             }  # fmt: skip
 
         line = self._results.get(made_of, make)

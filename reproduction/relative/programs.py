@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -48,6 +48,8 @@ FEW = (5, 20, 50)
 "Runs that are measured on a new system."
 FOUR = ("xeon-4", "xeon-16", "h200-100", "h200-10")
 "Two CPUs and two GPUs, as many systems as the paper has."
+LAST_LEVEL = "ll_miss_hit_ratio"
+"Not learned from: its cache is as large as the counting machine's, and a short command never fills it."
 PROGRAM_GOALS = Goals(
     {("random", "r2"): 0.81, ("random", "order"): 0.91, ("application", "r2"): 0.5,
      ("application", "top1"): 0.85, ("application", "regret"): 1.08},
@@ -71,7 +73,7 @@ def relative_programs(
     table: Path = Path("experiments/programs.parquet"),
     settings: Path = Path("experiments/relative-programs.toml"),
     results: Path = Path("runs/reproduce/relative-programs.jsonl"),
-    stored: Path = Path("experiments/relative-programs.jsonl.gz"),
+    stored: Path = Path("experiments/relative-programs.jsonl.xz"),
     out: Path = Path("docs/results/relative-programs.md"),
     ship: Path | None = None,
     worker: str = "",
@@ -84,7 +86,7 @@ def relative_programs(
 
     Args:
         table: what `python -m reproduction collect programs` wrote.
-        settings: the experiment's TOML file.
+        settings: the experiment's TOML file; what its runs taught stands beside it, as .md.
         results: where finished folds are kept while it runs.
         stored: the same, compressed, as the repository keeps it; written at the end.
         out: where the page goes.
@@ -95,7 +97,7 @@ def relative_programs(
     """
     for path, kept in ((results, stored), (_beside(results), _beside(stored))):
         if kept.exists() and not path.exists():
-            replace_file(path, gzip.decompress(kept.read_bytes()))
+            replace_file(path, lzma.decompress(kept.read_bytes()))
     source = CounterTable.read(table)
     comparison = load(Comparison, settings)
     tables = {
@@ -116,12 +118,14 @@ def relative_programs(
         few = [score for count in FEW for score in beside.few(count)]
         sets[short] = Set(title, comparison, runs, answers, {}, few=few, goals=PROGRAM_GOALS)
         extra.append((title, runs, answers, [beside.point(*one) for one in beside.points]))
-    lines = ["# Relative performance of our own programs", "", *_head(source, comparison)]
+    remarks = settings.with_suffix(".md")
+    taught = remarks.read_text().splitlines() if remarks.exists() else []
+    lines = ["# Relative performance of our own programs", "", *_head(source, comparison), "", *taught]
     for one, (_, runs, answers, points) in zip(sets.values(), extra, strict=True):
         lines += ["", *sections(one), "", *_four(runs, answers), "", *_curves(points)]
     replace_file(out, "\n".join([*lines, ""]))
     for path, kept in ((results, stored), (_beside(results), _beside(stored))):
-        replace_file(kept, gzip.compress(path.read_bytes(), mtime=0))
+        replace_file(kept, lzma.compress(path.read_bytes()))
     note(f"The page is {out}")
     if ship is not None:
         runs = sets["table-i"].everything
@@ -137,7 +141,7 @@ def relative_programs(
 
 def feature_sets(source: CounterTable) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """A short name, a title and the counters of each set that the table has."""
-    there = set(source.frame["counter"].unique().to_list()) - {SECONDS}
+    there = set(source.frame["counter"].unique().to_list()) - {SECONDS, LAST_LEVEL}
     table_i = tuple(name for group in TABLE_I.values() for name in group if name in there)
     if table_i:
         yield "table-i", "Counters of Table I, of one core", table_i

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.advise.relative_answers import predict, read_profiles, shipped
+from apportion.advise.relative_answers import predict, read_profiles, relative_model, shipped, shipped_for
 from apportion.advise.systems import KnownSystem, Sample
 from apportion.data.counter_table import AIWC, CounterTable, Row
 from apportion.data.published.aiwc import FOUR_SYSTEMS, read
@@ -156,3 +156,16 @@ def test_a_file_that_is_no_profile_is_named(tmp_path, text: str, words: str) -> 
         read_profiles(tmp_path / "run.json")
     with pytest.raises(UnreadableFile):
         read_profiles(tmp_path / "absent.json")
+
+
+def test_a_runs_counters_choose_the_model_of_kernels_or_of_commands() -> None:
+    commands = relative_model("relative-programs").reference
+    counted = dict(zip(commands.counters, commands.values[0].tolist(), strict=True))
+    command = Profile("command", {**counted, "page_faults": 12.0})
+    assert shipped_for(command).name == "relative-programs-network"
+    assert shipped_for(profile_of(0)) is shipped()
+    answer = predict(command)
+    assert set(answer.vector) == set(commands.systems)
+    assert not answer.abstains
+    # Systems that were added by runs of kernels say nothing of commands.
+    assert predict(command, systems=("xeon-1", "h200-100")).order[0] in ("xeon-1", "h200-100")

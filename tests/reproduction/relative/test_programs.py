@@ -79,7 +79,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def _made(folder: Path, name: str) -> str:
     relative_programs(
         table=folder / "programs.parquet", settings=folder / "settings.toml", out=folder / f"{name}.md",
-        results=folder / name / "folds.jsonl", stored=folder / "stored.jsonl.gz",
+        results=folder / name / "folds.jsonl", stored=folder / "stored.jsonl.xz",
     )  # fmt: skip
     return (folder / f"{name}.md").read_text()
 
