@@ -106,7 +106,7 @@ PAGES = {
     "device-mapping": ResultsPage("python -m reproduction device-mapping"),
     "forward-pass": ResultsPage("python benchmarks/forward.py --device cuda --out ..."),
     "energy": ResultsPage("tools/lent-programs.sh", lambda out: energy(page=out / "energy.md")),
-    "fuzzing": ResultsPage("python -m reproduction.fuzzing.ir --mutants 100000 --corpus ..."),
+    "fuzzing": ResultsPage("python -m reproduction.fuzzing.ir, .repetition, faults, kills"),
     "graphs": ResultsPage("python -m benchmarks graphs"),
     "hostile": ResultsPage("python -m tests.hostile ...", _hostile),
     "load-balance": ResultsPage("python -m reproduction load-balance"),
