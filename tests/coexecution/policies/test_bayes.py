@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -72,23 +73,21 @@ def test_a_cut_takes_what_the_slower_of_its_devices_takes_in_the_mean() -> None:
     assert weighed.expected(split) == pytest.approx(taken.max(axis=1).mean() + 1e-4, rel=0.05)
 
 
-@pytest.mark.parametrize("coming", [1, 3, 10, 30, 100])
-@pytest.mark.parametrize("predicted", [0.9e-2, 1.1e-2, 1.5e-2, 2.5e-2])
-def test_another_device_is_tried_where_what_it_may_save_is_more_than_it_costs(
-    coming: int, predicted: float
-) -> None:
-    situation = _situation(ONE_DEVICE, 1.8, cpu=1e-2, gpu=predicted)
+def test_another_device_is_tried_where_what_it_may_save_is_more_than_it_costs() -> None:
     seen = _seen(cpu=1e-2)
-    policy = BayesPolicy(SURE, HorizonSettings(coming))
-    belief = WeighedLaunches(situation, seen, SURE).belief
-    expected = belief.seconds("gpu") * math.exp(belief.deviation("gpu") ** 2 / 2)
     again = 1 / REMEMBERING.after_another
-    costs = again * expected + (again - 1) * 1e-2 - 1e-2
-    saves = max(coming, seen.noted) * belief.gain("gpu", 1e-2)
-    if 0.8 < saves / costs < 1.25 or expected < 1e-2:
-        pytest.skip("too near, for three points in place of an integral")
-    tried = policy.choose(situation, seen).split.shares["gpu"] == 1
-    assert tried == (saves > costs)
+    tried = []
+    for coming, predicted in product((1, 3, 10, 30, 100), (1.1e-2, 1.5e-2, 2.5e-2)):
+        situation = _situation(ONE_DEVICE, 1.8, cpu=1e-2, gpu=predicted)
+        belief = WeighedLaunches(situation, seen, SURE).belief
+        expected = belief.seconds("gpu") * math.exp(belief.deviation("gpu") ** 2 / 2)
+        costs = again * expected + (again - 1) * 1e-2 - 1e-2
+        saves = max(coming, seen.noted) * belief.gain("gpu", 1e-2)
+        if not 0.8 < saves / costs < 1.25:  # else three points are too few for an integral
+            choice = BayesPolicy(SURE, HorizonSettings(coming)).choose(situation, seen)
+            assert (choice.split.shares["gpu"] == 1) == (saves > costs), (coming, predicted)
+            tried.append(saves > costs)
+    assert 3 <= sum(tried) <= len(tried) - 3
 
 
 def test_a_device_that_is_surely_slower_is_never_tried() -> None:
