@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,23 @@ pytest.importorskip("torch")
 import torch
 
 from apportion.data.counter_table import CounterTable
+from apportion.jobs.journal import Journal
 from reproduction.__main__ import main
-from reproduction.collect import program_times
+from reproduction.collect import program_profile, program_times
 from reproduction.collect.program_table import failures, program_table
 from reproduction.collect.program_times import OperatorCounts, count, made, measure, run_name
 from reproduction.collect.torch_programs import TorchProgram, every_run, programs
 
+LOOP = """
+#include <valgrind/callgrind.h>
+static void turns(const char *name, long count) {
+    CALLGRIND_ZERO_STATS; CALLGRIND_TOGGLE_COLLECT;
+    for (volatile long i = 0; i < count; i++) ;
+    CALLGRIND_TOGGLE_COLLECT; CALLGRIND_DUMP_STATS_AT(name);
+}
+int main(void) { turns("a/few/1", 1000); turns("a/many/2", 1001000); return 0; }
+"""
+"Two loops, a million turns apart."
 FEW = [one for one in programs() if one.name in ("sort", "triad", "thin product", "histogram")]
 
 
@@ -77,3 +90,31 @@ def test_times_and_counters_become_one_table(tmp_path: Path, few: None, capsys) 
         main(["collect", "programs", str(tmp_path / "runs"), "--out", str(tmp_path / "all.parquet")])
     assert "8 runs on every system, 1 failures" in capsys.readouterr().err
     assert set(CounterTable.read(tmp_path / "all.parquet").systems) == {"one", "two"}
+
+
+def test_counters_of_table_one_stand_beside_the_operators(tmp_path: Path, few: None) -> None:
+    measure(tmp_path, "one", "cpu", threads=1, seconds=60, steps=2)
+    run = next(name for name in (tmp_path / "one.jsonl").read_text().split('"') if name.count("/") == 2)
+    counted = {"run": run, "counters": {"instructions": 9e6, "l1_miss_hit_ratio": 0.1}}
+    (tmp_path / "table-i.jsonl").write_text(json.dumps(counted) + "\n")
+    rows = {row["counter"]: row for row in program_table(tmp_path).about(systems=[""]).frame.to_dicts()}
+    assert (rows["instructions"]["source"], rows["instructions"]["exactness"]) == ("callgrind", "exact")
+    assert rows["l1_miss_hit_ratio"]["exactness"] == "simulated"
+    assert {row["run"] for row in rows.values()} == {run}
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
+def test_what_callgrind_dumps_under_a_name_becomes_counters_of_that_run(tmp_path: Path) -> None:
+    if not Path("/usr/include/valgrind/callgrind.h").exists() or not shutil.which("cc"):
+        pytest.skip("valgrind's headers or a C compiler are not installed")
+    (tmp_path / "loop.c").write_text(LOOP)
+    subprocess.run(["cc", "-O1", "-o", tmp_path / "loop", tmp_path / "loop.c"], check=True)
+    options = ("--collect-atstart=no", "--dump-instr=yes", "--cache-sim=yes", "--branch-sim=yes")
+    words = ["valgrind", "-q", "--tool=callgrind", *options, f"--callgrind-out-file={tmp_path}/out"]
+    subprocess.run([*words, tmp_path / "loop"], check=True, capture_output=True)
+    journal = Journal(tmp_path / "table-i.jsonl")
+    assert program_profile._read(tmp_path, journal, running=False) == 2
+    few, many = journal.entries()
+    assert (few["run"], many["run"]) == ("a/few/1", "a/many/2")
+    assert 3.9e6 < many["counters"]["instructions"] - few["counters"]["instructions"] < 1.1e7
+    assert not list(tmp_path.glob("out.*"))

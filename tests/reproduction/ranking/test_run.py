@@ -111,6 +111,21 @@ def test_what_is_finished_is_not_run_again(folder, capsys):
     assert second.out == first.out
 
 
+def test_workers_share_what_is_not_finished_and_leave_the_page_alone(folder, capsys):
+    words = (
+        "--data", "npz", "--settings", "tables.toml", "--collection", "collection", "--comparison", "rows.toml",
+    )  # fmt: skip
+    for worker in ("1/2", "2/2"):
+        assert run(*words, "--worker", worker) == 0
+    assert (folder / "page.md").read_text() == PAGE
+    kept = (folder / "cells.jsonl").read_bytes()
+    assert run(*words) == 0
+    assert (folder / "cells.jsonl").read_bytes() == kept
+    capsys.readouterr()
+    assert run(*words, "--worker", "3/2") == 1
+    assert "I from 1 to N, not 3/2" in capsys.readouterr().err
+
+
 def test_without_data_it_says_what_to_give(folder, capsys):
     assert run() == 1
     assert "Give --data, a folder of TpuGraphs files" in capsys.readouterr().err
