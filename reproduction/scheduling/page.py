@@ -371,18 +371,22 @@ def _measured(found: Mapping[str, Any]) -> str:
 def _speed(rows: Sequence[Mapping[str, Any]]) -> str:
     table = [
         [f"`{row['policy']}`", f"{row['jobs']:,}", f"{row['systems']} × {row['slots']:,}",
-         f"1 to {row['widest']}",
+         f"1 to {row['widest']}", f"{row['sigma']:g}",
          f"{row['jobs_per_s']:,.0f}", f"{row['bytes'] / 2**30:.2f}"]
         for row in rows
     ]  # fmt: skip
-    return "Load 0.85, true times, one core shared with other work.\n\n" + markdown_table(
-        [
-            "policy",
-            "jobs",
-            "systems × slots",
-            "width",
-            "jobs per second of CPU",
-            "memory of the process, GiB",
-        ],
-        table,
+    return (
+        "Load 0.85, one core shared with other work; predictions with an error of the sigma given.\n\n"
+        + markdown_table(
+            [
+                "policy",
+                "jobs",
+                "systems × slots",
+                "width",
+                "sigma",
+                "jobs per second of CPU",
+                "memory of the process, GiB",
+            ],
+            table,
+        )
     )

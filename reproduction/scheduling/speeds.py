@@ -22,26 +22,27 @@ PLAIN = ("fifo_fixed", "fifo_perf", "isolated", "allox")
 QUEUE = 10_000
 
 SIZES = (
-    ("eft", 1_000_000, 4, 200, 1), ("eft", 100_000, 4, 200, 1),
-    ("easy_fastest", 1_000_000, 4, 200, 16), ("easy_fastest", 100_000, 4, 200, 16),
-    ("careful", 1_000_000, 4, 200, 1), ("eft", 1_000_000, 16, 10_000, 16),
+    ("eft", 1_000_000, 4, 200, 1, 0.0), ("eft", 100_000, 4, 200, 1, 0.0),
+    ("easy_fastest", 1_000_000, 4, 200, 16, 0.0), ("easy_fastest", 100_000, 4, 200, 16, 0.0),
+    ("careful", 1_000_000, 4, 200, 1, 0.0), ("careful", 1_000_000, 4, 200, 1, 0.5),
+    ("eft", 1_000_000, 16, 10_000, 16, 0.0),
 )  # fmt: skip
-"Policy, jobs, systems, slots of each, and the largest width."
+"Policy, jobs, systems, slots of each, the largest width, and the sigma of what is predicted."
 
 SIZE = """
 import json, resource, sys, time
 import numpy as np
-from apportion.schedule import JobTrace, SchedulingProblem, SystemSlots, exact, policies
+from apportion.schedule import JobTrace, SchedulingProblem, SystemSlots, policies, with_errors
 jobs, count, slots, widest = (int(word) for word in sys.argv[1:5])
-policy = sys.argv[5]
+policy, sigma = sys.argv[5], float(sys.argv[6])
 drawing = np.random.default_rng(0)
 seconds = drawing.lognormal(5, 1, jobs)[:, None] * drawing.uniform(0.5, 2, (jobs, count))
 width = drawing.integers(1, widest + 1, jobs)
 rate = 0.85 * count * slots / float((width * seconds.min(axis=1)).mean())
 trace = JobTrace(tuple(SystemSlots(f"s{number}", slots) for number in range(count)), np.arange(jobs),
-                 np.cumsum(drawing.exponential(1 / rate, jobs)), width, seconds, np.zeros(jobs, np.int32),
-                 ("p",))
-problem = SchedulingProblem(trace, exact(trace))
+                 np.cumsum(drawing.exponential(1 / rate, jobs)), width, seconds,
+                 (np.arange(jobs) % 40).astype(np.int32), tuple(map(str, range(40))))
+problem = SchedulingProblem(trace, with_errors(trace, sigma, 0))
 began = time.process_time()
 policies.load(policy)(problem)
 passed = time.process_time() - began
@@ -52,14 +53,24 @@ print(json.dumps([jobs / passed, resource.getrusage(resource.RUSAGE_SELF).ru_max
 def speed(say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Jobs per second of CPU, and the most memory of a process with the trace in it."""
     rows = []
-    for policy, jobs, systems, slots, widest in SIZES:
+    for policy, jobs, systems, slots, widest, sigma in SIZES:
         words = [str(value) for value in (jobs, systems, slots, widest)]
         done = subprocess.run(
-            [sys.executable, "-c", SIZE, *words, policy], capture_output=True, text=True, check=True
+            [sys.executable, "-c", SIZE, *words, policy, str(sigma)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         rate, memory = json.loads(done.stdout)
-        rows.append({"policy": policy, "jobs": jobs, "systems": systems, "slots": slots, "widest": widest,
-                     "jobs_per_s": rate, "bytes": memory})  # fmt: skip
+        asked = {
+            "policy": policy,
+            "jobs": jobs,
+            "systems": systems,
+            "slots": slots,
+            "widest": widest,
+            "sigma": sigma,
+        }
+        rows.append({**asked, "jobs_per_s": rate, "bytes": memory})
         say(f"{policy}, {jobs:,} jobs: {rate:,.0f} jobs per second of CPU, {memory / 2**30:.2f} GiB")
     return rows
 
