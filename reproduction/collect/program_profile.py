@@ -77,7 +77,7 @@ def run_marked(folder: Path, marks: Path, *, steps: int, worker: str) -> None:
     compiler = ModuleType("torch._dynamo")
     compiler.disable = lambda function=None, *_, **__: function  # type: ignore[attr-defined]
     compiler.graph_break = lambda *_, **__: None  # type: ignore[attr-defined]
-    sys.modules["torch._dynamo"] = torch._dynamo = compiler  # type: ignore[assignment]
+    sys.modules["torch._dynamo"] = torch._dynamo = compiler
 
     from reproduction.collect.program_times import run_name
     from reproduction.collect.torch_programs import every_run

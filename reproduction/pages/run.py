@@ -28,6 +28,7 @@ from reproduction.energy.run import energy
 from reproduction.pages.kept_tables import render, take
 from reproduction.policies.run import policies
 from reproduction.programs.run import programs
+from reproduction.relative.programs import relative_programs
 from reproduction.scheduling.run import scheduling
 from reproduction.tuning.run import tuning
 from reproduction.unseen.run import unseen
@@ -69,6 +70,11 @@ def _dataflow_published(out: Path) -> None:
             settings=Path("experiments/dataflow-published.toml"), runs=folder,
             out=out / "dataflow-published.md",
         )  # fmt: skip
+
+
+def _relative_programs(out: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        relative_programs(results=Path(folder) / "folds.jsonl", out=out / "relative-programs.md")
 
 
 def _hostile(out: Path) -> None:
@@ -118,6 +124,10 @@ PAGES = {
     ),
     "programs": ResultsPage("tools/lent-programs.sh", lambda out: programs(out=out / "programs.md")),
     "rankers": ResultsPage("python -m reproduction rankers, ranker-starts"),
+    "ranking-networks": ResultsPage(
+        "python -m reproduction tensor-ranking --comparison experiments/converged-networks.toml ..."
+    ),
+    "relative-programs": ResultsPage("tools/lent-models.sh", _relative_programs),
     "relative-performance": ResultsPage("python -m reproduction relative-performance --measured ..."),
     "scheduling-policies": ResultsPage(
         "python -m reproduction scheduling --measure", lambda out: scheduling(out=out)

@@ -125,7 +125,8 @@ def relative_programs(
         lines += ["", *sections(one), "", *_four(runs, answers), "", *_curves(points)]
     replace_file(out, "\n".join([*lines, ""]))
     for path, kept in ((results, stored), (_beside(results), _beside(stored))):
-        replace_file(kept, lzma.compress(path.read_bytes()))
+        if not kept.exists() or lzma.decompress(kept.read_bytes()) != path.read_bytes():
+            replace_file(kept, lzma.compress(path.read_bytes()))
     note(f"The page is {out}")
     if ship is not None:
         runs = sets["table-i"].everything
