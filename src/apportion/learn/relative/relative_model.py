@@ -112,8 +112,8 @@ class RelativeModel(Predictor[Profile, Mapping[str, float]]):
         if needed and of_command:
             raise InvalidSetting(
                 f"The profile has the counters of a command ({', '.join(of_command[:3])}, …), and this model "
-                "knows those of OpenCL kernels (`apportion counters kernel`). Of commands there is another: name none "
-                "with --model, or make one of runs of yours with `apportion relative train`"
+                "knows those of OpenCL kernels (`apportion counters kernel`). Of commands there is another: "
+                "name none with --model, or make one of runs of yours with `apportion relative train`"
             )
         if needed:
             raise InvalidSetting(
