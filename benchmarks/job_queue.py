@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from apportion.advise.relative_answers import shipped
-from apportion.learn.relative.profile import Profile
+from reproduction.scheduling.speeds import drawn_queue
 
 JOBS, ONE_BY_ONE = 10_000, 500
 
@@ -21,13 +21,7 @@ JOBS, ONE_BY_ONE = 10_000, 500
 def main() -> None:
     model = shipped()
     known = model.reference
-    drawing = np.random.default_rng(0)
-    values = known.values[drawing.integers(0, len(known.runs), JOBS)]
-    values = values * np.exp2(drawing.normal(0, 0.3, values.shape))
-    queue = [
-        Profile(f"job {number}", dict(zip(known.counters, row, strict=True)))
-        for number, row in enumerate(values.tolist())
-    ]
+    queue = drawn_queue(known, JOBS)
     model.answer(queue[:1])  # fits what answers need
     began = time.process_time()
     together = model.answer(queue)

@@ -15,6 +15,7 @@ import numpy as np
 
 from apportion.advise.relative_answers import shipped
 from apportion.learn.relative.profile import Profile
+from apportion.learn.relative.relative_model import Reference
 from apportion.schedule import JobTrace, simulate
 
 PLAIN = ("fifo_fixed", "fifo_perf", "isolated", "allox")
@@ -119,16 +120,21 @@ def rounds_beside_plain_rules(
     return rows
 
 
-def queue_seconds() -> float:
-    """Seconds of CPU to predict the relative performance of a queue of jobs."""
-    model = shipped()
-    known, drawing = model.reference, np.random.default_rng(0)
-    values = known.values[drawing.integers(0, len(known.runs), QUEUE)]
+def drawn_queue(known: Reference, jobs: int) -> list[Profile]:
+    """Jobs that are known runs whose counters are moved a little, by a seed."""
+    drawing = np.random.default_rng(0)
+    values = known.values[drawing.integers(0, len(known.runs), jobs)]
     values = values * np.exp2(drawing.normal(0, 0.3, values.shape))
-    queue = [
+    return [
         Profile(f"job {number}", dict(zip(known.counters, row, strict=True)))
         for number, row in enumerate(values.tolist())
     ]
+
+
+def queue_seconds() -> float:
+    """Seconds of CPU to predict the relative performance of a queue of jobs."""
+    model = shipped()
+    queue = drawn_queue(model.reference, QUEUE)
     model.answer(queue[:1])  # fits what answers need
     began = time.process_time()
     model.answer(queue)
