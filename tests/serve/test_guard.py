@@ -146,11 +146,12 @@ def test_a_slow_client_is_sent_away_and_keeps_nobody_waiting(tmp_path):
 def test_answers_are_sent_without_delay(tmp_path):
     from apportion.serve import server
 
-    with server.bound(ServiceSettings(port=0, token=TOKEN, folder=tmp_path)) as listening:
-        with socket.create_connection(listening.getsockname()):
-            accepted, _ = listening.accept()
-            with accepted:  # what asyncio looks at before it sets TCP_NODELAY
-                assert accepted.proto == socket.IPPROTO_TCP
+    with (
+        server.bound(ServiceSettings(port=0, token=TOKEN, folder=tmp_path)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.proto == socket.IPPROTO_TCP  # what asyncio looks at before it sets TCP_NODELAY
 
 
 def test_no_path_leads_out_of_the_page(service):
