@@ -4,15 +4,13 @@ assignment found.
     python -m benchmarks.programs --devices cpu gpu --out programs.jsonl
     python -m benchmarks.programs --table programs.jsonl
 
-Plain pyopencl works in this process, with data kept on the device, kernels bound once, and values set only
-where they
-change. An assignment gives all launches of a kernel to one device; arrays move whole, where a launch lacks
-them. The
-best one is searched from the better device alone, by moving one kernel at a time. A session starts without
-knowing
-the program; its rounds are told one by one. Every method's kernels were compiled by a round before. A round
-is all launches of the program, until the last has ended; the
-results stay where they are. What every method computed is compared with NumPy's result of the first round.
+Plain pyopencl works in this process, with data kept on the device, kernels bound once, and values set
+only where they change. An assignment gives all launches of a kernel to one device; arrays move whole,
+where a launch lacks them. The best one is searched from the better device alone, by moving one kernel at
+a time. A session starts without knowing the program; each of its rounds is printed. Every method's
+kernels were compiled by a round before. A round is all launches of the program, until the last has
+ended; the results stay in place. What every method computed is compared with NumPy's result of the first
+round.
 """
 
 from __future__ import annotations
@@ -39,9 +37,9 @@ from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.memory import data_of, guarded
 from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.opencl.platforms import worker_environment
-from apportion.suite.programs import PROGRAMS
-from apportion.suite.programs.base import Calls, Program, ProgramInstance, SessionCalls
 from reproduction.packed_ir import pack, unpack
+from reproduction.programs.suite import PROGRAMS
+from reproduction.programs.suite.base import Calls, Program, ProgramInstance, SessionCalls
 
 HOST = "host"
 SESSION = "session"

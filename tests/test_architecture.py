@@ -204,6 +204,43 @@ def test_the_product_does_not_know_its_reproductions():
     assert places(found) == []
 
 
+def used_by(path: Path, code: ast.AST) -> Iterator[str]:
+    """Each module of ours that a file's code imports, or names in a string, as registries do."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.partition(":")[0]
+        elif isinstance(node, ast.JoinedStr):  # f"{_HERE}.bayes:BayesPolicy": a module beside this one
+            ending = node.values[-1]
+            if isinstance(ending, ast.Constant) and str(ending.value).startswith("."):
+                package = path.parent.relative_to(SOURCE.parent)
+                yield ".".join(package.parts) + str(ending.value).partition(":")[0]
+
+
+def test_every_module_of_the_wheel_is_reached_by_what_users_call():
+    homes = {}
+    for path in MODULES:
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        homes[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    waiting = ["apportion.__main__", "apportion.client"]
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if "results" not in page.parts and "decisions" not in page.parts:
+            waiting += re.findall(r"\bapportion(?:\.\w+)+", page.read_text())
+    reached = set()
+    while waiting:
+        name = waiting.pop()
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+        if name in homes and name not in reached:
+            reached.add(name)
+            waiting += used_by(homes[name], ast.parse(homes[name].read_text()))
+    assert sorted(homes.keys() - reached) == [], "move what only reproductions and tests use out of src"
+
+
 def test_pickle_goes_between_processes_and_never_into_files():
     between_processes = {
         SOURCE / name for name in ("jobs/values.py", "jobs/local.py", "runtime/opencl/pipe.py")

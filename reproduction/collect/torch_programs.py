@@ -1,5 +1,5 @@
 """Programs that run unchanged on CPU and GPU, in fifteen families, each at many sizes: what relative performance
-of one's own systems is learned from."""
+of your own systems is learned from."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Family:
     tolerance: float = 1e-2
 
     def configurations(self, count: int, seed: int = 0) -> list[Configuration]:
-        """The default and others by chance, the same for every shape."""
+        """The default and others at random, the same for every shape."""
         return self.space.sample(count, seed=seed, first=self.default)
 
     def graph_name(self, shape: Shape) -> str:

@@ -226,7 +226,7 @@ def _against_targets(
     lines = [
         "## Against the targets",
         "",
-        "A target that is missed but lies inside the interval may be reached by chance of the folds. The",
+        "A target that is missed but lies inside the interval may be reached with other folds. The",
         "last column is what the nearest neighbour reaches that such folds leave, and by Cover and Hart's",
         "bound the most that any rule could: an estimate from few rows, and where a row passes it, too low.",
         "A missed target that lies below is hard to reach, but not shown to be out of reach.",

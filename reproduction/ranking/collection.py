@@ -236,7 +236,7 @@ def ranking_units(comparison: CollectionComparison, graphs: Sequence[ConfiguredG
 
 
 def without_training(graphs: Sequence[ConfiguredGraph], protocol: str) -> Iterator[CollectionScore]:
-    """The rows that need no ranker: by chance, the heuristic's default, and the repeats' other half."""
+    """The rows that need no ranker: random order, the heuristic's default, and the repeats' other half."""
     random = np.random.default_rng(0)
     draws = [
         [measured(graph, random.random(graph.configurations)) for graph in graphs] for _ in range(_DRAWS)

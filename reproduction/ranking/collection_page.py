@@ -37,7 +37,7 @@ class Replay:
     tuned: Interval
     "How much slower than the best the best that it measured is."
     drawn: Interval
-    "The same of as many configurations drawn by chance."
+    "The same of as many configurations drawn at random."
     tau_b: Interval
     "Of those that were not measured."
 
@@ -144,7 +144,7 @@ def _replays(runs: Sequence[GraphRuns], budgets: Sequence[int], seeds: int) -> I
         f"Measure a few, rank the rest, on the recorded runtimes of {len(runs)} graphs ({seeds} seeds each):"
     )
     yield ""
-    yield "| measured | best found, slower than the best | drawn by chance | default | tau-b of the rest |"
+    yield "| measured | best found, slower than the best | drawn at random | default | tau-b of the rest |"
     yield "|--:|--:|--:|--:|--:|"
     default = over_graphs([
         float(graph.runtime[graph.default]) / float(graph.runtime.min()) - 1

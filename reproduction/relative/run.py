@@ -39,7 +39,7 @@ def relative_performance(
     ship: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Compare predictors of relative performance on AIWC, and on runs of one's own.
+    """Compare predictors of relative performance on AIWC, and on your own runs.
 
     What is finished is not run again.
 
@@ -48,7 +48,7 @@ def relative_performance(
         data: the folder of the AIWC files; by default what `apportion data path aiwc` says.
         graphs: what the program graphs of AIWC's kernels are made of; without the file, rows that need them
             are left out.
-        measured: a table of counters with AIWC's columns and times on systems of one's own; the stages of the
+        measured: a table of counters with AIWC's columns and times on your own systems; the stages of the
             network are taken apart on AIWC alone.
         profiled: the system of `measured` on which runs are timed; by default its first.
         results: where finished folds are kept.

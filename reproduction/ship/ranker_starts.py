@@ -1,7 +1,7 @@
 """`python -m reproduction ranker-starts`: what a search gains by starting from a ranker's order.
 
 Recorded runtimes stand in for measurements. The ranker had not learned from the kernel that is searched, and
-a search that starts without it, or by chance alone, stands beside it.
+a search that starts without it, or one at random alone, stands beside it.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def _on_our_own(traces: Traces) -> str:
     head = f"""## On spaces that nothing was chosen on
 
 {len(spaces)} programs of {families} families of [our own collections](collections.md) (Triton on an H200,
-loops on a CPU), 120 measured configurations each, drawn by chance from larger spaces: every second family.
+loops on a CPU), 120 measured configurations each, drawn at random from larger spaces: every second family.
 Settings of the search were compared on the other families and on the spaces above, never on these. Of so few
 configurations chance finds good ones, and after 50 of 120 there is little left to find.
 """

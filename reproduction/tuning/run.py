@@ -28,7 +28,7 @@ OWN_SEARCHERS = (
     "apportion", "random", "kt-genetic_algorithm", "kt-dual_annealing", "kt-adaptive_tabu_greywolf",
     "kt-hybrid_vndx", "kt-simulated_annealing",
 )  # fmt: skip
-"Those that need seconds for a space; of few configurations drawn by chance, TPE mostly asks for others."
+"Those that need seconds for a space; of few configurations drawn at random, TPE mostly asks for others."
 
 SEARCHERS: dict[str, searchers.Searcher] = {
     "apportion": searchers.ours,

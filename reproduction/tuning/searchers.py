@@ -81,7 +81,7 @@ def tpe(table: TuningTable, budget: int, seed: int) -> Order:
 def extra_trees(table: TuningTable, budget: int, seed: int) -> Order:
     """scikit-optimize's extra trees with expected improvement, over the valid configurations themselves.
 
-    Ten by chance, then what its acquisition likes best among 5,000 that were not measured. Given the list of
+    Ten at random, then what its acquisition likes best among 5,000 that were not measured. Given the list of
     valid configurations it does better than its own `ask`, which spends its candidates on invalid ones.
     """
     from skopt.acquisition import gaussian_ei

@@ -159,7 +159,7 @@ def test_an_answer_that_hangs_on_what_was_assumed_says_so_in_its_interval() -> N
     assert unknown.interval[0] <= known.cpu_share <= unknown.interval[1]
     assert unknown.interval[1] - unknown.interval[0] > 0.5
     assert any("clusters=" in each and "trip count of a loop" in each for each in unknown.assumed)
-    assert any("may hang on clusters, features, which were assumed" in each for each in unknown.warnings)
+    assert any("may depend on clusters, features, which were assumed" in each for each in unknown.warnings)
     assert unknown.as_json()["assumed"] == list(unknown.assumed)
     assert not any(each.startswith(("clusters", "features")) for each in known.assumed)
     assert known.warnings == ()

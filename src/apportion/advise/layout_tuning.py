@@ -1,4 +1,4 @@
-"""Layouts of a JAX function as something to tune: configurations drawn by chance, row-major the default."""
+"""Layouts of a JAX function as something to tune: configurations drawn at random, row-major the default."""
 
 from __future__ import annotations
 

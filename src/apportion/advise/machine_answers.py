@@ -79,11 +79,11 @@ def on_this_machine(
 
 
 def guesses(assumed: Sequence[Assumption]) -> tuple[str, ...]:
-    """A warning where an answer may hang on what was guessed."""
+    """A warning where an answer may depend on what was guessed."""
     names = [each.name for each in assumed if each.guessed]
     if not names:
         return ()
     return (
-        f"the answer may hang on {', '.join(names)}, which were assumed: the interval holds other values "
+        f"the answer may depend on {', '.join(names)}, which were assumed: the interval holds other values "
         "too; give them with --arg NAME=VALUE",
     )

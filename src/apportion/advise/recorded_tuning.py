@@ -67,7 +67,7 @@ def tune_recorded(path: Path, plan: TuningPlan, seeds: Sequence[int]) -> list[Re
 
 
 def ridge_recorded(path: Path, budget: int, seeds: Sequence[int]) -> list[float]:
-    """What to beat: tau-b of the rest when as many are drawn by chance and a plain ridge is fitted."""
+    """What to beat: tau-b of the rest when as many are drawn at random and a plain ridge is fitted."""
     with TemporaryDirectory() as folder:
         graph = pack([PublishedFile(path, COLLECTIONS[1], "valid")], Path(folder), deduplicate=True).graph(0)
         truth, codes, counts = graph.truth, np.array(graph.codes), graph.option_counts
@@ -102,7 +102,7 @@ class TableTuning:
     over_best: float
     "Of that over the fastest of the table."
     by_chance: float
-    "The same of as many configurations drawn by chance."
+    "The same of as many configurations drawn at random."
 
     def as_json(self) -> dict[str, Any]:
         """What `apportion tune --recorded --json` prints of one seed."""

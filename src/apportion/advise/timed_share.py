@@ -48,7 +48,7 @@ class TimedShare:
     "1 where the trees behind the times agree, near 0 where they are at odds: a launch unlike those learned."
     milliseconds: dict[str, float]
     assumed: tuple[Assumption, ...] = ()
-    "What was not given; where the answer may hang on one, the interval holds other values too."
+    "What was not given; where the answer may depend on one, the interval holds other values too."
     cpu_work_items: int | None = None
     "The share in whole work-groups."
 

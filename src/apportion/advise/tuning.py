@@ -209,7 +209,7 @@ def tune(
         repeats: how often each is called after a first call; 5, or 1 where what is returned counts.
         prune: stop repeating where the first repeat takes so many times what the best one does.
         confirm: how often the best, and what it is compared with, are called in turns at the end.
-        seed: draws what is drawn by chance.
+        seed: draws what is drawn at random.
         study: a file that keeps every measurement: the same call goes on where it was, and several processes
             take part in one study.
         warm_start: measurements of the same space on another GPU, or at another size.

@@ -64,8 +64,8 @@ def analyze(
         roots: Several: `all`, `sample:N` (drawn with the seed), or numbers such as `3,17,20`.
         seed: Draws the same sample again.
         mode: The textbook analysis (exact), or that of ProGraML 0.3.2 with its faults (reference).
-        learned: Also ask the network that is shipped for this analysis, and tell how far it agrees.
-        model: with --learned, the name or the folder of another network.
+        learned: Also ask the network that is shipped for this analysis, and print how far it agrees.
+        model: With --learned: the name or the folder of another network.
         json: Print one JSON object: analysis, eligible, and runs of [root, steps, active, [labelled nodes]];
             where the reference gives up, its error takes the place of steps.
         out: Draw the graph here with the root and the labelled nodes coloured: .svg, .html or .dot.

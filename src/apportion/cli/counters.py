@@ -249,7 +249,7 @@ def kernels(
         sizes: The numbers of work-items, separated by commas.
         local_sizes: The work-group sizes, separated by commas. The suite has its own.
         workloads: A file with one workload (JSON) a line, or a `.parquet` file of packed kernels.
-        cgo17: The folder of the CGO17 tables. Their kernels are counted too, with arguments deduced from
+        cgo17: The folder of the CGO17 tables. Their kernels are counted too, with arguments assumed from
             their code.
         times: A `measurements.parquet` of `apportion measure`, whose times join the table. You may rename its
             devices: `out/measurements.parquet:cpu=xeon,gpu=h200`.

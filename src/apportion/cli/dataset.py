@@ -54,11 +54,11 @@ def dataflow(
         out: The folder for the dataset.
         rule: How many roots a graph has: a tenth of its nodes, or of its eligible roots; at most ten.
         mode: Labels as the published dataset defines them, or as the textbook does.
-        seed: Draws roots and split.
+        seed: Seed of the random numbers that choose roots and split.
         max_nodes: Larger graphs are left out.
         vocabulary: Numbers node texts by this file instead of by the training programs.
         vocabulary_texts: How many texts a vocabulary made here has at most.
-        jobs: How many processes work at once: 1 unless said; on a cluster, as many as there are.
+        jobs: How many processes work at once. By default 1; on a cluster as many as it has room for.
         runner: Where files are labelled: local, ray, ray:HOST:PORT, slurm, or slurm:PARTITION.
         only: Drop the files that the folder holds of corpora that are not named now.
         json: Print the summary as JSON.

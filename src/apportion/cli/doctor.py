@@ -12,7 +12,7 @@ def doctor(*, json: bool = False) -> None:
     """Say what is installed, what is found, and what is missing.
 
     Args:
-        json: print one JSON object instead of tables.
+        json: Print one JSON object instead of tables.
     """
     findings = examine()
     if json:

@@ -68,10 +68,10 @@ def graph(
         json: Print graphs in the reference format, one object a line; with several files into --out
             graphs.parquet, print a report instead.
         out: Also write the graph here: .json, .npz, .dot, .svg, .html or .parquet, by the end of its name.
-        vocabulary: A vocabulary, tab-separated; the summary tells how much of the graph it covers.
+        vocabulary: A vocabulary, tab-separated; the summary says how much of the graph it covers.
         alias: Texts that the vocabulary may count as known: root, struct-pointer, fneg. Repeatable.
         limit: How many nodes a picture shows at most.
-        jobs: How many processes work at once; one per processor unless said.
+        jobs: How many processes work at once. By default one for each processor.
         opt: Optimisation level of the compiler, 0 to 3.
         compiler: ziglang, system, or the name or path of a clang.
         seconds: How long the compiler may take for one file.

@@ -45,7 +45,7 @@ def measure(
     """Measure OpenCL kernels on this machine's devices, into a folder that a later run goes on with.
 
     A file `NAME.json` beside `NAME.cl` may say what the kernel's arguments are and at which ranges it is
-    to be measured; `apportion generate` writes such files. Arguments of other kernels are deduced from
+    to be measured; `apportion generate` writes such files. Arguments of other kernels are assumed from
     their code.
 
     Args:

@@ -106,7 +106,7 @@ def score(
         measured: How many configurations of each graph the ridge regression measures.
         side: Which side of the split is ranked.
         collection: Only this one.
-        seed: Draws what a baseline draws.
+        seed: Seed of the random numbers of a baseline.
         json: Print every graph and the summary as JSON.
     """
     scorer = _scorer(scores, model, baseline, measured, seed)

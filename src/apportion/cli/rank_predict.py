@@ -45,7 +45,7 @@ def predict(
         program: What is computed: a JAX function, as file.py:name or module:name, with its --shapes; for
             tiles also a file of HLO. Or an `apportion.Tunable` that says its graph.
         shapes: What the function is called with: f32[128,256] f32[256].
-        param: A parameter of the kernel and its values: BLOCK_M=32,64,128. How it is launched is told from
+        param: A parameter of the kernel and its values: BLOCK_M=32,64,128. How it is launched is read from
             num_warps, num_stages, GROUP_M and SPLIT_K.
         allowed: Which combinations there are, as an expression: "BLOCK_M * BLOCK_N <= 16384".
         space: Instead of --param: a file with the space, in the T1 schema or as {"BLOCK_M": [32, 64]}.
@@ -56,7 +56,7 @@ def predict(
         configurations: Of a function's layouts, how many are drawn.
         model: The name or the folder of a ranker: see `apportion models list --question ranking`.
         top: How many are shown; all with --json.
-        seed: Draws what is drawn by chance.
+        seed: Seed of the random numbers.
         json: Print the whole order as JSON.
     """
     graph_of, chosen = _asked(

@@ -45,7 +45,7 @@ def train(
     seeds
         How many seeds, from the file's on.
     resume
-        Go on where an interrupted run stood.
+        Continue an interrupted run.
     json
         Print the evaluation as JSON.
     """

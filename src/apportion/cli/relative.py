@@ -44,14 +44,16 @@ def predict(
     """Say in which order systems would run what was profiled, how far apart, and how sure that is.
 
     Args:
-        profiles: tables of counters (Parquet, as `apportion counters` writes them), or JSON.
-        systems: over which; by default the model's, for kernels also those of `apportion systems add`.
-        seconds: times that are known, as SYSTEM=SECONDS; one helps more than any counter.
-        target: centred (log2, less the systems' mean), slowest (in parts of the slowest), or a system's name.
-        model: the name or the folder of a model; by default the shipped one of kernels or of commands,
-            whichever knows these counters: see `apportion models`.
-        plot: an HTML file to draw to: bars of each run, and where it lies among the known ones.
-        json: print one line of JSON per run.
+        profiles: Tables of counters (Parquet, as `apportion counters` writes them), or JSON.
+        systems: The systems to put in order. By default the model's, for kernels also those of
+            `apportion systems add`.
+        seconds: Times that are known, as SYSTEM=SECONDS. One helps more than any counter.
+        target: What the answer is relative to: centred (log2 of the time, less the systems' mean), slowest
+            (parts of the slowest system's time), or a system's name.
+        model: The name or the folder of a model. By default the shipped one of kernels or of commands,
+            whichever knows these counters. `apportion models list` lists them.
+        plot: Write an HTML page with bars for each run, and where it lies among the known ones.
+        json: Print one line of JSON for each run.
     """
     known = dict(known_time(word) for word in seconds or ())
     runs = [profile for path in profiles for profile in read_profiles(path)]
@@ -83,16 +85,15 @@ def train(
     learner: Literal["ridge", "forest", "network"] = "ridge",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Learn from runs of one's own: a model that `predict --model` uses, chosen on applications left out.
+    """Train a model on your own runs, for `predict --model`; applications left out show how good it is.
 
     Args:
-        table: counters of kernels, as AIWC counts them (`apportion counters kernels --times` writes such
-            tables), or of programs, those of Table I (`apportion counters collect` and `import`); and times
-            on two systems at least.
-        out: the folder of the model.
-        learner: what answers from counters alone: ridge regressions, a forest, or the published network.
-        profiled: the system whose time is known most often; by default the table's first.
-        json: print JSON.
+        table: Counters of kernels (as `apportion counters kernels --times` writes them) or of programs (as
+            `apportion counters collect` and `import` write them), with times on two systems at least.
+        out: The folder for the model.
+        learner: What predicts from counters alone: ridge regressions, a forest, or the published network.
+        profiled: The system whose time is known most often. By default the table's first.
+        json: Print JSON.
     """
     # prediction needs none of these
     from apportion.learn.relative.relative_shipping import left_out_of, model_of, trust_of

@@ -57,7 +57,9 @@ def list_(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
 
 @systems.command
 def show(name: str | None = None, *, json: Annotated[bool, Parameter(negative="")] = False) -> None:
-    """Show what an added system is like, and how well its runs tell it. Without a name, list the known runs.
+    """Show which known systems an added one resembles, and how far predictions for it are off.
+
+    Without a name, list the known runs.
 
     Args:
         name: The name of an added system.

@@ -42,7 +42,7 @@ def train(
         Keep the model under this name in your own folder (`$APPORTION_HOME`, else ~/.local/share/apportion).
         It is then listed by `apportion models`, and found as --model NAME and by the --pair that it is of.
     resume
-        Go on where an interrupted run stood.
+        Continue an interrupted run.
     json
         Print the evaluations as JSON.
     """

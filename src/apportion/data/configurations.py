@@ -106,7 +106,7 @@ class ConfiguredGraph:
         return features
 
     def sample(self, random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Different configurations by chance: indices (B,) and codes (B, M); all where there are fewer."""
+        """Different configurations at random: indices (B,) and codes (B, M); all where there are fewer."""
         count = min(count, self.configurations)
         # Sorted, so that a map of a large file is gone through in one direction.
         chosen = np.sort(random.choice(self.configurations, count, replace=False, shuffle=False))

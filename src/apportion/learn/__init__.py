@@ -1,4 +1,4 @@
-"""Learning: tasks, features, models and their training, a room for each question."""
+"""Learning: tasks, features, models and their training, a package for each question."""
 
 from apportion.registry import Registry
 
@@ -113,4 +113,4 @@ tasks = Registry(
         "config_ranking": "apportion.learn.ranking.ranking_task:config_ranking",
     },
 )
-"What is asked: each task a frozen value, found by name."
+"The questions of data-flow and share models: each task a frozen value, found by name."

@@ -69,7 +69,7 @@ class Range:
         return self.low + place * (self.step or 1)
 
     def draw(self, random: np.random.Generator) -> float:
-        """A value by chance."""
+        """A value at random."""
         if not self.log:
             return (
                 self.low + (self.high - self.low) * random.random()
@@ -147,7 +147,7 @@ class Space:
         return found
 
     def draw(self, random: np.random.Generator, count: int) -> list[Configuration]:
-        """Different configurations by chance, without going through all; fewer where there are no more.
+        """Different configurations at random, without going through all; fewer where there are no more.
 
         Raises:
             InvalidSetting: none was found.
@@ -163,7 +163,7 @@ class Space:
                 break
         if not found:
             raise InvalidSetting(
-                f"No combination of {', '.join(self.values)} is allowed, of many drawn by chance"
+                f"No combination of {', '.join(self.values)} is allowed, of many drawn at random"
             )
         return list(found.values())
 
@@ -196,7 +196,7 @@ class Space:
         return any(True for _ in self._met([one]))
 
     def sample(self, count: int, *, seed: int, first: Configuration | None = None) -> list[Configuration]:
-        """Different configurations by chance, `first` always among them and first; all if there are fewer."""
+        """Different configurations at random, `first` always among them and first; all if there are fewer."""
         rest = [one for one in self.configurations if one != first]
         start = [] if first is None else [first]
         if first is not None and len(rest) == len(self.configurations):

@@ -51,7 +51,7 @@ class Assumption:
     word: str
     reason: str
     guessed: bool = False
-    "Whether nothing in the code says it: how long a kernel takes may hang on it."
+    "Whether nothing in the code says it: how long a kernel takes may depend on it."
 
     def __str__(self) -> str:
         return f"{self.name}={self.word} ({self.reason})"

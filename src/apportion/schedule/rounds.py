@@ -210,7 +210,7 @@ class FifoPerf(RoundPolicy):
 
 
 class FifoFixed(RoundPolicy):
-    """In order of arrival, each on a system with room that is drawn by chance and kept, until one fits
+    """In order of arrival, each on a system with room that is drawn at random and kept, until one fits
     nowhere."""
 
     fill = False

@@ -1,6 +1,6 @@
 """Every model that the package ships: a folder each, and `manifest.json`, which lists them all.
 
-Models of one's own are kept the same way in a folder of the user's, and are found by name beside them.
+Users' models are kept the same way in the user's own folder, and are found by name beside them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ModelManifest:
 
 
 def own_folder() -> Path:
-    """Where models of one's own are kept under their names; see `settings.home_folder`."""
+    """Where the user's own models are kept under their names; see `settings.home_folder`."""
     return home_folder("models")
 
 

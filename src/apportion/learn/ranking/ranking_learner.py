@@ -1,6 +1,6 @@
 """The ranking network as a ranker: fitted to sampled configurations of sampled graphs, it scores them all.
 
-A step takes some graphs, and of each some configurations drawn by chance; gradients of the graphs are added
+A step takes some graphs, and of each some configurations drawn at random; gradients of the graphs are added
 up one after the other, so that memory holds one graph however many a step has. Every draw comes from the seed
 and the number of the step, so that an interrupted fit goes on as if it had never stopped.
 """

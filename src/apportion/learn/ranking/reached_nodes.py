@@ -161,7 +161,7 @@ def select(
 
     Args:
         hops: keep only nodes so many steps from a configurable one; 0 keeps all.
-        drop: the part of the edges, or of the segments, that is left out by chance.
+        drop: the part of the edges, or of the segments, that is left out at random.
         dropped: which of the two.
         random: draws them; needed where something is dropped.
     """
@@ -171,7 +171,7 @@ def select(
         kept = within(graph, configurable, hops)
     if drop:
         if random is None:
-            raise InvalidSetting("Dropping by chance needs a generator of random numbers")
+            raise InvalidSetting("Dropping at random needs a generator of random numbers")
         if dropped == "segments":
             kept &= _kept_segments(graph, configurable, drop, random)
         else:

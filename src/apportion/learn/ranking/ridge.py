@@ -108,13 +108,13 @@ class TuningPlan:
     budget: int
     "Configurations that are measured in all."
     random_share: float = 0.5
-    "The part drawn by chance; what neither share takes goes where predictions are least certain."
+    "The part drawn at random; what neither share takes goes where predictions are least certain."
     check_share: float = 0.1
     "The part kept for the configurations that are predicted to be the fastest."
     rounds: int = 2
     "How often the model is fitted again while choosing."
     pool: int = 2_000
-    "Configurations, drawn by chance, among which the least certain are looked for."
+    "Configurations, drawn at random, among which the least certain are looked for."
 
     def __post_init__(self) -> None:
         if self.budget < 4:

@@ -1,6 +1,6 @@
 """Measure a few, rank the rest: which configurations to measure, and what they say of the others.
 
-The first are drawn by chance, the next are those whose predictions are least certain, the last those that
+The first are drawn at random, the next are those whose predictions are least certain, the last those that
 are predicted to be the fastest, in a few rounds. A configuration that cannot be run counts as measured and is
 left out of the model.
 

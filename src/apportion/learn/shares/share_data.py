@@ -1,4 +1,4 @@
-"""Which measured launches a learner of shares learns from: CGO17's, or a campaign of one's own."""
+"""Which measured launches a learner of shares learns from: CGO17's, or your own measurements."""
 
 from __future__ import annotations
 

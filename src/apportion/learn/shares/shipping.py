@@ -127,7 +127,7 @@ def ship_pair(
 
 
 def grouped(origins: Origins) -> Origins:
-    """The same, with applications put together by chance where there are too many to hold out one by one."""
+    """The same, with applications grouped at random where there are too many to hold out one by one."""
     if len(set(origins.application)) <= MOST_FOLDS:
         return origins
     drawn = [int(hashlib.sha256(name.encode()).hexdigest(), 16) for name in origins.application]

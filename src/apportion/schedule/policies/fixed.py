@@ -16,7 +16,7 @@ def round_robin(problem: SchedulingProblem) -> Schedule:
 
 
 def at_random(problem: SchedulingProblem) -> Schedule:
-    """An eligible system drawn by chance, seeded. Report the mean of 20 seeds."""
+    """An eligible system drawn at random, seeded. Report the mean of 20 seeds."""
     able = problem.trace.eligible()
     drawn = np.random.default_rng([problem.settings.seed, 20]).random(able.shape)
     return _queued(problem, np.where(able, drawn, -1).argmax(axis=1).astype(np.int32))

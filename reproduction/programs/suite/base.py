@@ -59,13 +59,13 @@ class ProgramInstance:
 
 @dataclass(frozen=True)
 class Program:
-    """A program of the suite."""
+    """A program that sessions are tested and measured with."""
 
     name: str
     question: str
     "What it computes, in a line."
     file: str
-    "Its kernels, in this package's folder or among the suite's."
+    "Its kernels, in the folder beside this file or among the bundled ones."
     make: Callable[[int, np.random.Generator], ProgramInstance]
     small: int
     "A size for tests: about the elements of its largest array."
@@ -75,7 +75,7 @@ class Program:
 
     def source(self) -> Source:
         """The kernels' source."""
-        here = files("apportion.suite.programs") / "kernels" / self.file
+        here = files("reproduction.programs.suite") / "kernels" / self.file
         path = here if here.is_file() else files("apportion.suite") / "kernels" / self.file
         return Source(path.read_text(), "opencl", self.file)
 
