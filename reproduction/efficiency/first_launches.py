@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from apportion.advise import launch_times as timing
-from apportion.coexecution.forecast import SHARING_COSTS, Forecast, from_speeds
+from apportion.coexecution.forecast import Forecast, SpeedSettings, from_speeds
 from apportion.coexecution.launching import Launcher
 from apportion.coexecution.policies.learned import PREDICTION, predicted
 from apportion.coexecution.sharing import Together
@@ -149,7 +149,7 @@ def page(
         "speeds and what the kernel is made of (learned from nothing) a timing model of the "
         "[campaign](campaign.md) without the suite. A first launch is shared only where that promises "
         f"{PREDICTION.promised:g} of the best device's time, or with a model that says how sure it is "
-        f"{PREDICTION.promised_by_model:g} with {1e3 * SHARING_COSTS:g} ms for sharing: rules that "
+        f"{PREDICTION.promised_by_model:g} with {1e3 * SpeedSettings().sharing:g} ms for sharing: rules that "
         "were set on earlier runs over the same kernels.",
         "",
         "| instances | predicted by | kernels | efficiency | time over the best cut's | worst "

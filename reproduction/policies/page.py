@@ -46,7 +46,7 @@ when kernels are drawn again.
 """
 _AFTERWARDS = """## What was tuned on what
 
-- `bayes` has {numbers} numbers. Most are estimated from a campaign in which no kernel of the suite is
+- `bayes` has {numbers} numbers. Five are estimated from a campaign in which no kernel of the suite is
   (below).
 - `learned+feedback` has 15 thresholds, chosen on earlier runs over **these very kernels** on the Xeon
   with 16 processors: its numbers here are better than they would be elsewhere.

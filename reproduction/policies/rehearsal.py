@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.forecast import ROUGH, SHARING_COSTS, Forecast
+from apportion.coexecution.forecast import FOUR_IN_FIVE, SPEEDS, Forecast
 from apportion.coexecution.observations import Observations, PastLaunch
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.runtime.base import DeviceInfo
 from reproduction.policies.held_out import HeldOutForecasts
 
 GROUPS = 4096
-FOUR_IN_FIVE = 1.2816
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,15 @@ def rehearsals(
     made = []
     for taken, by_model, by_speeds in zip(found.taken, found.by_model, found.by_speeds, strict=True):
         truth = _models(found, taken)
-        sharing = SHARING_COSTS * math.exp(random.normal(0, world.sharing))
+        sharing = SPEEDS.sharing * math.exp(random.normal(0, world.sharing))
         obstacle = "a rehearsal" if random.random() < world.unshareable else ""
         if spreads is None:
-            forecast = Forecast(_models(found, by_speeds), ROUGH, "speeds", SHARING_COSTS)
+            forecast = Forecast(_models(found, by_speeds), SPEEDS.rough, "speeds", SPEEDS.sharing)
         else:
             factors = [math.exp(FOUR_IN_FIVE * each) for each in spreads]
             by_device = dict(zip(found.devices, factors, strict=True))
             forecast = Forecast(
-                _models(found, by_model), max(factors), "a model", SHARING_COSTS, spreads[0], by_device
+                _models(found, by_model), max(factors), "a model", SPEEDS.sharing, spreads[0], by_device
             )
         situation = Situation(tuple(map(_device, found.devices)), GROUPS, partial(_same, forecast), obstacle)
         alone = min(model.seconds(1.0) for model in truth.values())

@@ -96,3 +96,13 @@ def test_numbers_check_themselves() -> None:
     for each in fields(BeliefSettings):
         with pytest.raises(InvalidSetting):
             BeliefSettings(**{each.name: -1})
+
+
+def test_one_measurement_widens_what_is_believed_of_other_devices_up_to_a_factor() -> None:
+    deviations = []
+    for most in (1.0, 2.0, 100.0):
+        belief = Belief({"cpu": 1e-3, "gpu": 1e-3}, 1.5, BeliefSettings(most_surprise=most))
+        belief.observe("cpu", 1.0)  # a thousand times what was predicted
+        deviations.append(belief.deviation("gpu"))
+    assert deviations[1] == pytest.approx(math.sqrt(2) * deviations[0], rel=0.05)
+    assert deviations[2] > 2 * deviations[1]

@@ -16,16 +16,13 @@ from pathlib import Path
 
 from apportion import weights
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.forecast import Forecast, LaunchQuery, launch_of, sharing_seconds
+from apportion.coexecution.forecast import FOUR_IN_FIVE, Forecast, LaunchQuery, launch_of, sharing_seconds
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn.base import open_predictor
 from apportion.learn.times.timing_model import DeviceModel, Times, TimingModel
 from apportion.program.kernel.launch import PlannedLaunch
 from apportion.runtime.base import DeviceInfo
 from apportion.settings import cache_folder, replace_file
-
-_FOUR_IN_FIVE = 1.2816
-"Standard deviations to either side that hold four in five."
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def forecast_of(
     pair = len(kinds) == 2 and set(kinds) == {device.device for device in chosen.devices[:2]}
     rows, totals = launch.row()[None, :], launch.totals()[None, :]
     doubt = float(chosen.doubt(rows, totals, _speeds(devices))[0]) if pair else None
-    spreads = {name: math.exp(_FOUR_IN_FIVE * each.spread) for name, each in times.items()}
+    spreads = {name: math.exp(FOUR_IN_FIVE * each.spread) for name, each in times.items()}
     return Forecast(
         models, max(spreads.values()), f"the timing model {chosen.name}", sharing_seconds(query, devices),
         doubt, spreads,

@@ -18,7 +18,7 @@ from apportion.runtime.known_devices import known_devices
 
 THIS_MACHINE = "this-machine"
 "The pair that stands for the devices of this machine, as `apportion devices` found them last."
-FOUR_IN_FIVE = 0.8
+CONFIDENCE = 0.8
 "The confidence of these answers: the spread of predicted times was measured for it."
 
 
@@ -72,7 +72,7 @@ def on_this_machine(
         low, share, high = (float(end >= 0.5) for end in (low, float(machine.cut.alone == first), high))
     spent = {**planned.milliseconds, "predict": 1e3 * (time.perf_counter() - began)}
     return Prediction(
-        share, (low, high), FOUR_IN_FIVE, 25 * round(4 * share), machine.cut.alone, machine.agreement,
+        share, (low, high), CONFIDENCE, 25 * round(4 * share), machine.cut.alone, machine.agreement,
         machine.model, spent, guesses(planned.assumed), planned.cut(share),
         assumed=tuple(map(str, planned.assumed)), machine=machine,
     )  # fmt: skip

@@ -12,13 +12,11 @@ import numpy as np
 from apportion.advise.launch_times import models, predict_times, timing_model
 from apportion.advise.learned_policy import fitting_model
 from apportion.coexecution.cuts import CostModel, best_split
-from apportion.coexecution.forecast import ROUGH, SHARING_COSTS, kernel_parts
+from apportion.coexecution.forecast import FOUR_IN_FIVE, SPEEDS, kernel_parts
 from apportion.learn.times.timing_model import CONTRAST_SPREAD, Times, times_by_speeds
 from apportion.program.kernel.launch import TOTALS, PlannedLaunch
 from apportion.runtime.base import DeviceInfo
 
-FOUR_IN_FIVE = 1.2816
-"Standard deviations to either side that hold four in five."
 WORTH_SHARING = 1.05
 "Sharing is called worth it when it is expected to be this many times faster than the best device alone."
 BY_SPEEDS = "calibrated speeds"
@@ -157,7 +155,7 @@ def this_machine(
         )
         for device in devices
     )
-    cut = _cut(told, SHARING_COSTS)
+    cut = _cut(told, SPEEDS.sharing)
     if name is None or asked is None:
         return PredictedMachine("this machine", origin, told, cut, BY_SPEEDS)
     kinds = {device.kind: device.speeds() for device in devices}
@@ -181,7 +179,7 @@ def learned_machines(launch: PlannedLaunch, named: str | None = None) -> list[Pr
             if device.name
         )  # fmt: skip
         origin = f"the timing model {name}, learned from kernels measured there"
-        found.append(PredictedMachine(name, origin, told, _cut(told, SHARING_COSTS), name))
+        found.append(PredictedMachine(name, origin, told, _cut(told, SPEEDS.sharing), name))
     return found
 
 
@@ -194,7 +192,7 @@ def _by_speeds(launch: PlannedLaunch, device: DeviceInfo) -> Times:
     fixed, rate, waiting = times_by_speeds(
         launch.row()[None, :], launch.totals()[None, :], device.speeds(), copies=not device.shares_memory
     )
-    return Times(float(fixed[0]), float(rate[0] + waiting[0]), math.log(ROUGH) / FOUR_IN_FIVE)
+    return Times(float(fixed[0]), float(rate[0] + waiting[0]), math.log(SPEEDS.rough) / FOUR_IN_FIVE)
 
 
 def _parts(launch: PlannedLaunch, speeds: Mapping[str, float], shares_memory: bool) -> dict[str, float]:

@@ -24,9 +24,6 @@ _FOUR_IN_FIVE = 1.8856
 _NODES = np.array([-2.8569700, -1.3556262, 0.0, 1.3556262, 2.8569700])
 _WEIGHTS = np.array([0.0112574, 0.2220759, 0.5333333, 0.2220759, 0.0112574])
 "Standard deviations, and how much each counts (Gauss and Hermite)."
-_MOST_SURPRISE = 2.0
-"One measurement makes no variance larger than by this factor: else a device seemed too dear ever to "
-"be tried."
 _LEAST_PART, _MOST_PART = 0.005, 0.95
 "Between these the part is taken to lie that does not shrink: the ends could never be left again."
 
@@ -36,8 +33,7 @@ class BeliefSettings:
     """How sure forecasts and measurements are.
 
     Estimated by `python -m reproduction policies fit` from launches of a campaign on a Xeon with an H200, in
-    which
-    no kernel of the suite is (`docs/results/policies.md`).
+    which no kernel of the suite is (`docs/results/policies.md`), unless they say that they were chosen.
     """
 
     alike: float = 0.4
@@ -52,10 +48,12 @@ class BeliefSettings:
     late: what it is off by falls with their number, not with the root of it. 0.35 and 0.22 there."""
     sure: float = 2.0
     """Measured times as which the spread of a forecast counts, where they say that it is wrong: the degrees
-    of
-    freedom of Student's distribution, which fits the errors best with two."""
+    of freedom of Student's distribution, which fits the errors best with two."""
     part: float = 1.3
     "The standard deviation of the log odds of the part that does not shrink with the share."
+    most_surprise: float = 2.0
+    """The factor by which one measurement makes a variance larger, at most. Chosen: with more, a device
+    seemed too dear ever to be tried."""
 
     def __post_init__(self) -> None:
         above_0 = min(self.noise, self.noise_counts, self.sure, self.part)
@@ -63,6 +61,8 @@ class BeliefSettings:
             raise InvalidSetting(
                 f"alike must lie from 0 to below 1, noise and part above 0, and late from 0, not {self}"
             )
+        if not self.most_surprise >= 1:
+            raise InvalidSetting(f"most_surprise is a factor of at least 1, not {self.most_surprise}")
 
     def variance(self, times: float = 1.0) -> float:
         """Of the log of the median of so many launches."""
@@ -121,7 +121,7 @@ class Belief:
         # A forecast that is off by more than expected here is taken to be worse elsewhere, too.
         part = believed / total
         surprise = (math.log(max(seconds, 1e-9)) - expected) ** 2 / total
-        factor = min((self.sure + part * surprise) / (self.sure + part), _MOST_SURPRISE)
+        factor = min((self.sure + part * surprise) / (self.sure + part), self.settings.most_surprise)
         self.sure += part
         self.covariance = factor * self.covariance
         column = factor * column
@@ -131,8 +131,7 @@ class Belief:
 
     def log_time(self, device: str, share: float = 1.0) -> tuple[float, Numbers, float]:
         """What is believed of the log of the time for a share: its mean, by how much each entry of `mean`
-        moves
-        it, and the variance that this leaves."""
+        moves it, and the variance that this leaves."""
         place, count = self._places[device], len(self.names)
         slope = np.zeros(len(self.mean))
         slope[place] = 1.0

@@ -24,12 +24,8 @@ from apportion.program.source import Source
 from apportion.runtime.base import Calibration, DeviceInfo
 from apportion.runtime.plan import ArrayPlace, Plan
 
-ROUGH = 5.0
-"""The spread of forecasts from calibrated speeds: it held four in five kernels of the suite on two PoCL
-devices. What operations are worth and what caches keep is guessed, and so are the trip counts of loops
-that data ends."""
-VAGUE = 8.0
-"The spread of forecasts from descriptions alone."
+FOUR_IN_FIVE = 1.2816
+"Standard deviations to either side of the mean that hold four in five values of a normal distribution."
 WORTH = {
     "float operations": 1.0, "double operations": 2.0, "integer operations": 0.5, "divisions": 4.0,
     "long divisions": 8.0,
@@ -45,15 +41,38 @@ MOVED = {
 "Bytes that a work-item reads and writes → bytes that memory brings for them, about."
 COALESCED = frozenset(("coalesced bytes", "broadcast bytes", "coalesced bytes stored"))
 "Of those, the ones whose neighbours a work-item's neighbours read or write."
-CACHED = 0.125
-"The part of what is moved beyond the arrays themselves that is taken to reach memory."
 _TOTAL = {"groups": "work-groups"}
 "What `program.kernel.launch.TOTALS` calls it, where that is not `all …`."
-_MERGED_PER_SECOND = 2e9
-"Bytes that one thread compares and merges."
-SHARING_COSTS = 4e-4
-"""Seconds that a shared launch is taken to need on top, whatever it does: two devices are started, fed and
-waited for. Chosen on the curves of a run before the one that is reported."""
+
+
+@dataclass(frozen=True)
+class SpeedSettings:
+    """The numbers of forecasts from calibrated speeds."""
+
+    rough: float = 5.0
+    """The spread of such a forecast, a factor: the truth lay within it for four in five kernels of the suite
+    on two PoCL devices. What operations are worth and what caches keep is guessed, and so are the trip counts
+    of loops that data ends."""
+    vague: float = 8.0
+    "The spread of a forecast from descriptions alone, a factor. Assumed."
+    cached: float = 0.125
+    "The part of the bytes read and written again that reaches memory past the caches. Assumed."
+    merged_per_second: float = 2e9
+    "Bytes per second that one thread compares and merges. Assumed."
+    sharing: float = 4e-4
+    """Seconds that a shared launch needs on top, whatever it does: two devices are started, fed and waited
+    for. Chosen on the curves of a run before the one that is reported."""
+
+    def __post_init__(self) -> None:
+        if not (self.rough >= 1 and self.vague >= 1):
+            raise InvalidSetting(f"rough and vague are factors of at least 1, not {self}")
+        if not (0 <= self.cached <= 1 and self.merged_per_second > 0 and self.sharing >= 0):
+            raise InvalidSetting(
+                f"cached lies between 0 and 1, merged_per_second above 0, sharing not below 0: not {self}"
+            )
+
+
+SPEEDS = SpeedSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +162,13 @@ def from_speeds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> Forecast:
     """
     calibrated = {device.id: device.calibration for device in devices if device.calibration is not None}
     if len(calibrated) < len(devices):
-        return Forecast(prior(devices), VAGUE, "the devices' descriptions", 0.0)
+        return Forecast(prior(devices), SPEEDS.vague, "the devices' descriptions", 0.0)
     totals = _totals(query)
     models = {device.id: _model(query, device, calibrated[device.id], totals) for device in devices}
     return Forecast(
-        models, ROUGH, "calibrated speeds and what the kernel is made of", sharing_seconds(query, devices)
-    )
+        models, SPEEDS.rough, "calibrated speeds and what the kernel is made of",
+        sharing_seconds(query, devices),
+    )  # fmt: skip
 
 
 def kernel_seconds(query: LaunchQuery, device: DeviceInfo) -> float | None:
@@ -161,7 +181,7 @@ def kernel_seconds(query: LaunchQuery, device: DeviceInfo) -> float | None:
 def sharing_seconds(query: LaunchQuery, devices: Sequence[DeviceInfo]) -> float:
     """What sharing a launch costs on top of its devices' times."""
     merged = sum(place.nbytes for place in query.arrays if place.written and place.merge != "slice")
-    return SHARING_COSTS + merged * len(devices) / _MERGED_PER_SECOND
+    return SPEEDS.sharing + merged * len(devices) / SPEEDS.merged_per_second
 
 
 def _model(
@@ -195,7 +215,7 @@ def kernel_times(total: Callable[[str], Any], speeds: Mapping[str, float]) -> tu
         return sum(each * total(_TOTAL.get(name, names.format(name))) for name, each in worth.items())
 
     moved = sum_over(MOVED)
-    moved = moved - (1 - CACHED) * np.maximum(0.0, moved - total("bytes of arrays"))
+    moved = moved - (1 - SPEEDS.cached) * np.maximum(0.0, moved - total("bytes of arrays"))
     operations = np.maximum(sum_over(worth_of(speeds)), 1.0) / speeds["arithmetic"]
     rate = np.maximum(operations, moved / speeds["memory"])
     waiting = speeds.get("latency waits", 0.0) * total("all waits")
@@ -230,7 +250,7 @@ def memory_reach(total: Callable[[str], Any]) -> float:
     """The part of the bytes that work-items read and write which is taken to reach memory past the caches."""
     whole = sum(each * float(total(_TOTAL.get(name, f"all {name}"))) for name, each in MOVED.items())
     cached = max(0.0, whole - float(total("bytes of arrays")))
-    return (whole - (1 - CACHED) * cached) / whole if whole else 0.0
+    return (whole - (1 - SPEEDS.cached) * cached) / whole if whole else 0.0
 
 
 def worth_of(speeds: Mapping[str, float]) -> dict[str, float]:

@@ -187,10 +187,14 @@ def test_every_number_changes_what_is_weighed() -> None:
     changed = {"alike": 0.0, "noise": 0.3, "noise_counts": 50.0, "late": 0.0, "sure": 50.0, "part": 0.3}
     for name, value in changed.items():
         assert costs(replace(BELIEVING, **{name: value}), HORIZON) != pytest.approx(usual, rel=1e-9), name
-    for name, value in {"coming": 50, "sharing": 0.01}.items():
+    for name, value in {"coming": 50, "sharing": 0.01, "careful": (0.6,)}.items():
         assert costs(BELIEVING, replace(HORIZON, **{name: value})) != pytest.approx(usual, rel=1e-9), name
     with pytest.raises(InvalidSetting):
         HorizonSettings(coming=0)
     with pytest.raises(InvalidSetting):
         HorizonSettings(sharing=-1)
+    with pytest.raises(InvalidSetting, match="between 0 and 1"):
+        HorizonSettings(careful=(0.5, 1.0))
+    with pytest.raises(InvalidSetting, match="at least 1"):
+        BeliefSettings(most_surprise=0.5)
     assert isinstance(WeighedLaunches(situation, seen).belief, Belief)

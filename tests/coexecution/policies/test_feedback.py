@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from apportion.coexecution.cuts import CostModel
-from apportion.coexecution.forecast import SHARING_COSTS, Forecast
+from apportion.coexecution.forecast import SPEEDS, Forecast
 from apportion.coexecution.observations import Choice, Observations, PastLaunch
 from apportion.coexecution.policies.base import Situation
 from apportion.coexecution.policies.feedback import FeedbackPolicy, one_device
@@ -65,7 +65,7 @@ def test_a_forecast_that_says_how_sure_it_is_is_bet_upon() -> None:
     # In a launch of a millisecond starting two devices costs more than they save.
     short = {name: CostModel(0.0, 1e-3 * model.rate) for name, model in near.items()}
     assert (
-        prediction_of(Forecast(short, 1.5, "a model", SHARING_COSTS, doubt=0.05), BOTH).split.shares["cpu"]
+        prediction_of(Forecast(short, 1.5, "a model", SPEEDS.sharing, doubt=0.05), BOTH).split.shares["cpu"]
         == 0.0
     )
     slow = Forecast({"cpu": CostModel(0.5, 30.0), "gpu": CostModel(0.0, 1.0)}, 1.5, "a model", doubt=0.5)

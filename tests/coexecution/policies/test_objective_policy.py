@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from apportion.coexecution.cuts import CostModel
+from apportion.coexecution.forecast import Forecast
 from apportion.coexecution.objective import Objective, PowerModel, objective_of
-from apportion.coexecution.policies.base import Policy
-from apportion.coexecution.policies.objective_policy import ObjectivePolicy
+from apportion.coexecution.observations import Choice, Observations, PastLaunch
+from apportion.coexecution.policies.base import Policy, Situation
+from apportion.coexecution.policies.objective_policy import ObjectivePolicy, ObjectiveSettings
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.runtime.split import Split
 from apportion.testing.policy_checks import PolicyChecks, play, seconds_of, situation_of
@@ -79,3 +81,39 @@ def test_objectives_are_said_in_words() -> None:
             objective_of(wrong)
     with pytest.raises(InvalidSetting, match="cannot draw -1 W"):
         PowerModel(0.0, {"cpu": -1}, {"cpu": "given"})
+
+
+def test_every_number_changes_what_is_chosen() -> None:
+    situation = situation_of(TRUTH)
+
+    def first(settings: ObjectiveSettings) -> Split:
+        return (
+            ObjectivePolicy(objective_of(100.0), HUNGRY_GPU, settings).choose(situation, Observations()).split
+        )
+
+    assert first(ObjectiveSettings(cuts=2)) != first(ObjectiveSettings())
+    seen = Observations()
+    for _ in range(3):
+        seen.add(PastLaunch({"cpu": 1.0}, 2e-2, {"cpu": 2e-2}))
+    choice = Choice(Split.alone("cpu"), 2e-2, "a test")
+    for as_expected, stands in ((0.2, False), (0.5, True)):
+        policy = ObjectivePolicy(Objective("energy"), ALIKE, ObjectiveSettings(as_expected=as_expected))
+        assert policy.stands(seen, choice, 1.4 * 2e-2) is stands
+    with pytest.raises(InvalidSetting, match="as_expected more than 0"):
+        ObjectiveSettings(as_expected=0.0)
+
+
+def test_a_forecast_that_claims_to_be_exact_is_taken_to_be_off_a_little() -> None:
+    gpu = TRUTH["gpu"].seconds(1.0)
+    devices = situation_of(TRUTH).devices
+    exact = Situation(devices, 4096, lambda: Forecast(TRUTH, 1.0, "a test"), "a test")
+    seen = Observations()
+    for _ in range(3):
+        seen.add(PastLaunch({"cpu": 1.0}, 0.97 * gpu, {"cpu": 0.97 * gpu}))
+
+    def tried(least_spread: float) -> bool:
+        policy = ObjectivePolicy(Objective("energy"), ALIKE, ObjectiveSettings(least_spread=least_spread))
+        return policy.choose(exact, seen).split.shares.get("gpu", 0.0) == 1.0
+
+    assert not tried(1.001)
+    assert tried(1.5)

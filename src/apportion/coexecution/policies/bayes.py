@@ -31,8 +31,6 @@ _MOST_PRODUCTS = 3
 "Devices up to which all combinations of these points are looked at; beyond, one device at a time."
 _UNSEEN = 1e9
 "The variance of the time of a device that takes no part: nothing is learned of it."
-_CAREFUL = (0.25, 0.5, 0.75, 0.9)
-"Parts of a device's best share that are weighed, too: too much for a slow device costs most."
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,14 @@ class HorizonSettings:
     "Launches that are taken to come, at least; later as many as there were. Chosen."
     sharing: float = 0.7
     "The standard deviation of what sharing costs, over what it is expected to cost. Chosen."
+    careful: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9)
+    """Parts of a device's best share that are weighed, too: too much for a slow device costs most. Chosen."""
 
     def __post_init__(self) -> None:
         if self.coming < 1 or not self.sharing > 0:
             raise InvalidSetting(f"coming must be at least 1, and sharing more than 0, not {self}")
+        if not all(0 < part < 1 for part in self.careful):
+            raise InvalidSetting(f"careful holds parts of a share between 0 and 1, not {self.careful}")
 
 
 HORIZON = HorizonSettings()
@@ -137,8 +139,7 @@ class WeighedLaunches:
 
     def best(self) -> PossibleLaunch:
         """The launch that costs least. What is known is quicker to launch again: of cuts that are about the
-        same,
-        the one that took least."""
+        same, the one that took least."""
         best = min(self.possible(), key=lambda each: each.cost)
         if known := self._launches_like(best.split):
             quickest = min(known, key=lambda each: each.seconds)
@@ -206,7 +207,7 @@ class WeighedLaunches:
             found.append(Split(shares))
             for name, share in shares.items():
                 if 0 < share < 1:
-                    found += [Split(_with_less(shares, name, part)) for part in _CAREFUL]
+                    found += [Split(_with_less(shares, name, part)) for part in self.horizon.careful]
         if (seen := self.seen.best_seen()) is not None:
             found.append(Split({name: seen[0].shares.get(name, 0.0) for name in self.names}))
         return [each for each in found if len(each.parts(self.situation.groups)) == len(_used(each))]
@@ -353,6 +354,5 @@ def _points(count: int) -> tuple[Numbers, Numbers]:
 
 def _root(covariances: Numbers) -> Numbers:
     """(C, D, D): matrices whose products with their transposes are these; the diagonal is raised by next to
-    nothing,
-    since what is known for sure has no variance."""
+    nothing, since what is known for sure has no variance."""
     return np.asarray(np.linalg.cholesky(covariances + 1e-12 * np.eye(covariances.shape[-1])))

@@ -13,20 +13,39 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from apportion.coexecution.cuts import CostModel, ending_together
+from apportion.coexecution.forecast import FOUR_IN_FIVE
 from apportion.coexecution.objective import Objective, PowerModel
 from apportion.coexecution.observations import Choice, Observations, median_of
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.coexecution.policies.learned import everything
+from apportion.errors import InvalidSetting
 from apportion.runtime.split import Split
 
 _NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
 "Standard deviations and weights: Gauss and Hermite's three points."
-_FOUR_IN_FIVE = 1.2816
-"Standard deviations within which four in five values lie."
-_STEPS = 40
-"Cuts between two devices that are looked at: their times are known less well than to one part in so many."
-_AS_EXPECTED = 0.2
-"A launch that took another time than expected, by more than this in the logarithm, is thought about. Chosen."
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    """The policy's numbers."""
+
+    cuts: int = 40
+    """Cuts between two devices that are compared, evenly spaced. Chosen: times are known less well than to
+    one part in so many."""
+    as_expected: float = 0.2
+    """The next launch is chosen anew if the last took another time than predicted, by more than this in the
+    natural logarithm. Chosen."""
+    least_spread: float = 1.05
+    "A forecast is taken to be off by this factor at least, four times in five. Assumed."
+
+    def __post_init__(self) -> None:
+        if not (self.cuts > 1 and self.as_expected > 0 and self.least_spread > 1):
+            raise InvalidSetting(
+                f"cuts and least_spread must be more than 1, as_expected more than 0, not {self}"
+            )
+
+
+OBJECTIVES = ObjectiveSettings()
 
 
 @dataclass(frozen=True)
@@ -41,8 +60,10 @@ class ObjectivePolicy(Policy):
 
     learns = True
 
-    def __init__(self, objective: Objective, power: PowerModel) -> None:
-        self.objective, self.power = objective, power
+    def __init__(
+        self, objective: Objective, power: PowerModel, settings: ObjectiveSettings = OBJECTIVES
+    ) -> None:
+        self.objective, self.power, self.settings = objective, power, settings
 
     def choose(self, situation: Situation, seen: Observations) -> Choice:
         """The best split, or everything for a device that may be better and never ran."""
@@ -50,7 +71,8 @@ class ObjectivePolicy(Policy):
         models = {name: seen.model(name, forecast) or forecast.models[name] for name in situation.names}
         beyond = [each.seconds - max(each.devices.values()) for each in seen.launches if each.alone is None]
         sharing = max(0.0, median_of(beyond)) if beyond else forecast.sharing_seconds
-        weighed = [self._weighed(split, models, sharing, seen) for split in _splits(situation, models)]
+        splits = _splits(situation, models, self.settings.cuts)
+        weighed = [self._weighed(split, models, sharing, seen) for split in splits]
         best = min(weighed, key=self._value)
         known = {name for launch in seen.launches for name in launch.shares}
         if seen.launches:
@@ -73,7 +95,7 @@ class ObjectivePolicy(Policy):
         """Whether a launch took what was expected, and launches have not doubled."""
         if choice.seconds is None or seen.noted & (seen.noted - 1) == 0:
             return False
-        return abs(math.log(max(seconds, 1e-9) / max(choice.seconds, 1e-9))) < _AS_EXPECTED
+        return abs(math.log(max(seconds, 1e-9) / max(choice.seconds, 1e-9))) < self.settings.as_expected
 
     def _value(self, weighed: _Weighed) -> float:
         return self.objective.value(weighed.seconds, weighed.joules)
@@ -90,7 +112,7 @@ class ObjectivePolicy(Policy):
 
     def _worth(self, name: str, model: CostModel, spread: float, best: float, horizon: int) -> float:
         """What trying a device alone is expected to save in so many launches, less what it costs."""
-        deviation = math.log(max(spread, 1.05)) / _FOUR_IN_FIVE
+        deviation = math.log(max(spread, self.settings.least_spread)) / FOUR_IN_FIVE
         saved = price = 0.0
         for deviations, weight in _NODES:
             seconds = model.seconds(1.0) * math.exp(deviations * deviation)
@@ -100,17 +122,17 @@ class ObjectivePolicy(Policy):
         return saved * horizon - price
 
 
-def _splits(situation: Situation, models: Mapping[str, CostModel]) -> Iterator[Split]:
-    """Each device alone; all cuts on a grid between two devices; those that end together between more."""
+def _splits(situation: Situation, models: Mapping[str, CostModel], cuts: int) -> Iterator[Split]:
+    """Each device alone; cuts evenly spaced between two devices; those that end together between more."""
     names = situation.names
     for name in names:
         yield everything(name, names)
     if situation.obstacle:
         return
     for first, second in combinations(names, 2):
-        for step in range(1, _STEPS):
-            if min(step, _STEPS - step) * situation.groups >= _STEPS / 2:
-                shares = {first: step / _STEPS, second: 1 - step / _STEPS}
+        for step in range(1, cuts):
+            if min(step, cuts - step) * situation.groups >= cuts / 2:
+                shares = {first: step / cuts, second: 1 - step / cuts}
                 yield Split({name: shares.get(name, 0.0) for name in names})
     for count in range(2, len(names) + 1):
         for chosen in combinations(names, count):
