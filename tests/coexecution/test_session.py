@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from apportion.coexecution.forecast import Forecast, LaunchQuery
 from apportion.coexecution.objective import PowerModel, objective_of
 from apportion.coexecution.session import Session, SessionKernel, SessionSettings
 from apportion.coexecution.session_array import SessionArray
-from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
+from apportion.errors import CompileError, DataLost, InvalidSetting, JobError, UnknownName
 from apportion.program.buildfile import BuildOptions
 from apportion.program.source import Source
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory
@@ -185,6 +186,71 @@ def test_odd_arrays_give_the_right_result(opened: OpenCLBackend) -> None:
         columns = session.array(np.asfortranarray(np.arange(N, dtype=np.int32).reshape(16, 16)))
         session.kernel(SOURCE, "scale")(columns, 2, global_size=N, local_size=64)
         assert columns.numpy().tolist() == (2 * np.arange(N).reshape(16, 16)).tolist()
+        swapped = session.array(np.arange(N, dtype=np.dtype(np.int32).newbyteorder("S")))
+        session.kernel(SOURCE, "scale")(swapped, 2, global_size=N, local_size=64)
+        assert swapped.numpy().tolist() == (2 * np.arange(N)).tolist()
+        one = session.array(np.int32(5))
+        session.kernel(SOURCE, "scale")(one, 2, global_size=1)
+        assert one.numpy() == 10
+
+
+def test_a_flag_is_as_true_as_it_is_in_numpy(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        flag = session.array([0])
+        assert not flag
+        flag[0] = 1
+        assert flag
+        with pytest.raises(ValueError, match="more than one element is ambiguous"):
+            bool(session.array([1, 2]))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu2"])
+def test_a_write_outside_an_array_is_found_out(opened: OpenCLBackend, device: str) -> None:
+    with Session(backend=opened) as session:
+        whole, a = session.array(np.ones(N, np.int32)), session.array(np.ones(N, np.int32), name="a")
+        scale = session.kernel(SOURCE, "scale")
+        scale(a, 2, global_size=N + 64, local_size=64, device=device)
+        with pytest.raises(
+            DataLost, match=r"wrote out of bounds.* at byte 1024 of the argument 'a'.*'a' is lost"
+        ):
+            session.wait()
+        scale(whole, 3, global_size=N, local_size=64, device=device)
+        assert whole.numpy().tolist() == [3] * N
+
+
+def test_threads_may_share_a_session(opened: OpenCLBackend) -> None:
+    failures: list[BaseException] = []
+    with Session(backend=opened) as session:
+        counter = session.zeros(N, np.int32)
+        plus = session.kernel("kernel void plus(global int *a, int by) { a[get_global_id(0)] += by; }")
+
+        def work(by: int) -> None:
+            try:
+                for _ in range(50):
+                    plus(counter, by, global_size=N, local_size=64)
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=work, args=(by,)) for by in (1, 10, 100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert counter.numpy().tolist() == [5550] * N
+
+
+def test_what_was_launched_before_a_session_closes_is_there_and_nothing_is_launched_afterwards() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False, copying=("cpu",))
+    session = Session(drivers=drivers)
+    a, scale = session.array(np.ones(N, np.int32)), session.kernel(SOURCE, "scale")
+    scale(a, 3, global_size=N, local_size=64)
+    session.close()
+    session.close()
+    assert a.numpy().tolist() == [3] * N
+    for late in (lambda: scale(a, 3, global_size=N, local_size=64), lambda: session.zeros(1, np.int32)):
+        with pytest.raises(InvalidSetting, match="The session is closed"):
+            late()
 
 
 def test_what_is_no_argument_is_refused_in_words(opened: OpenCLBackend) -> None:
@@ -202,6 +268,14 @@ def test_what_is_no_argument_is_refused_in_words(opened: OpenCLBackend) -> None:
         ):
             with pytest.raises(InvalidSetting, match=said):
                 front(a, wrong, global_size=N)
+        for size in ((4, 4, 4, 4), 16.0, "16"):
+            with pytest.raises(InvalidSetting, match="is one to three whole numbers"):
+                front(a, a, global_size=size)  # type: ignore[arg-type]
+        for factor in (1.5, np.int64(1 << 40), float("nan")):
+            with pytest.raises(InvalidSetting, match="The argument 'factor' is int, not"):
+                session.kernel(SOURCE, "scale")(a, factor, global_size=N)
+        with pytest.raises(CompileError, match="inline assembly"):
+            session.kernel('kernel void f(global int *a) { __asm__("nop"); a[0] = 1; }')
         with pytest.raises(InvalidSetting, match="takes 2 arguments"):
             front(a, global_size=N)
         with pytest.raises(UnknownName, match=r"No kernel called 'frnt'. Did you mean 'front'"):

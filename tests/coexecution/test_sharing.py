@@ -315,6 +315,8 @@ def test_results_that_depend_on_the_compiler_are_not_believed(backend: OpenCLBac
         ),
         ((3.0, np.zeros(4, np.float32), 1.0, 4), "'x' is float. in global memory: give it an array"),
         ((np.zeros(4, np.float32), np.zeros(4, np.float32), 1.0, 2**40), "'n' is int, not 1099511627776"),
+        ((np.zeros(4, np.float32), np.zeros(4, np.float32), 1.0, 1.5), "'n' is int, not 1.5"),
+        ((np.zeros(4, ">f4"), np.zeros(4, np.float32), 1.0, 4), "in the order of another machine .>f4."),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_refused(

@@ -128,13 +128,6 @@ class _Done:
         self.working = [0.0] * places
         "For how long each device worked."
 
-    def after(
-        self, before: Mapping[int, tuple[float, int]], array: int, place: int, waiting_seconds: float
-    ) -> float:
-        """When a device may begin that waits for what was done with an array."""
-        ended, other = before.get(array, (0.0, place))
-        return ended + (waiting_seconds if other != place else 0.0)
-
 
 class Planner:
     """Assigns groups to devices, and thinks again whenever the launches of a group have doubled."""
@@ -143,6 +136,9 @@ class Planner:
         self, places: Sequence[Where], settings: PlacementSettings = PLACING, value: Value | None = None
     ) -> None:
         self.places, self.settings = list(places), settings
+        apart = [place for place in self.places if place.location != HOST]
+        self._to_device = {place.location: place.to_device for place in apart}
+        self._from_device = {place.location: place.from_device for place in apart}
         self.value = value
         "What is to be least of a program that takes so long, with devices that work so long; None: time."
         self.steps: deque[ProgramStep] = deque(maxlen=settings.window)
@@ -196,8 +192,13 @@ class Planner:
         rounds: int,
         repeats: bool,
     ) -> dict[LaunchGroup, int]:
+        known: dict[tuple[int, ...], float] = {}
+
         def cost(assigned: Mapping[LaunchGroup, int]) -> float:
-            return self.cost(sequence, assigned, valid, rounds if repeats else 0)
+            key = tuple(map(assigned.__getitem__, groups))
+            if key not in known:
+                known[key] = self.cost(sequence, assigned, valid, rounds if repeats else 0)
+            return known[key]
 
         common = [place for place in range(len(self.places)) if all(place in g.allowed for g in groups)]
         starts = [dict.fromkeys(groups, place) for place in common]
@@ -273,10 +274,10 @@ class Planner:
     ) -> float:
         """Seconds of one more round, once all arrays are where a round leaves them; or its value."""
         valid: Valid = {}
-        done = _Done(len(self.places))
-        first = self._pass(sequence, assigned, valid, done, times)
+        done, placed = _Done(len(self.places)), self._placed(assigned, times)
+        first = self._pass(sequence, placed, valid, done)
         before = list(done.working)
-        seconds = self._pass(sequence, assigned, valid, done, times) - first
+        seconds = self._pass(sequence, placed, valid, done) - first
         return self._valued(seconds, [each - b for each, b in zip(done.working, before, strict=True)])
 
     def cost(
@@ -288,12 +289,12 @@ class Planner:
     ) -> float:
         """Seconds of a pass over the sequence from where arrays are now, and of so many rounds after it; or
         the value of that."""
-        there, done = dict(valid), _Done(len(self.places))
-        first = self._pass(sequence, assigned, there, done)
+        there, done, placed = dict(valid), _Done(len(self.places)), self._placed(assigned)
+        first = self._pass(sequence, placed, there, done)
         if not rounds:
             return self._valued(first, done.working)
         before = list(done.working)
-        seconds = first + rounds * (self._pass(sequence, assigned, there, done) - first)
+        seconds = first + rounds * (self._pass(sequence, placed, there, done) - first)
         working = [b + rounds * (each - b) for each, b in zip(done.working, before, strict=True)]
         return self._valued(seconds, working)
 
@@ -303,56 +304,83 @@ class Planner:
         names = [place.device for place in self.places]
         return self.value(seconds, dict(zip(names, working, strict=True)))
 
+    def _placed(
+        self, assigned: Mapping[LaunchGroup, int], times: Mapping[tuple[int, int], float] | None = None
+    ) -> dict[LaunchGroup, tuple[int, int, float]]:
+        """Group → its place, the location of that, and the seconds of a launch there."""
+        found = {}
+        for group, place in assigned.items():
+            where = self.places[place]
+            taken = times.get((id(group), place)) if times else None
+            seconds = group.belief.seconds(where.device) if taken is None else taken
+            found[group] = place, where.location, seconds + self.settings.launch_seconds
+        return found
+
     def _pass(
         self,
         sequence: Sequence[ProgramStep],
-        assigned: Mapping[LaunchGroup, int],
+        placed: Mapping[LaunchGroup, tuple[int, int, float]],
         valid: Valid,
         done: _Done,
-        times: Mapping[tuple[int, int], float] | None = None,
     ) -> float:
         """When all steps have ended, after what was done before."""
+        # The innermost loop of placing, a few thousand times for a program: hence no calls and plain lists.
+        free, working, latest = done.free, done.working, done.latest
+        tables, wrote, read = (done.wrote, done.read), done.wrote, done.read
+        waiting, at_home = self.settings.move_seconds, 1 << HOST
         for step in sequence:
-            place = -1 if step.group is None else assigned[step.group]
-            location = HOST if place < 0 else self.places[place].location
-            began = max(done.free) if place < 0 else done.free[place]
+            if step.group is None:
+                place, location, seconds, began = -1, HOST, 0.0, max(free)
+            else:
+                place, location, seconds = placed[step.group]
+                began = free[place]
             for array, nbytes in step.reads:
-                bits = valid.get(array, 1 << HOST)
                 # One device waits for another, also where nothing has to be copied.
-                began = max(began, done.after(done.wrote, array, place, self.settings.move_seconds))
+                if array in wrote:
+                    ended, other = wrote[array]
+                    if other != place:
+                        ended += waiting
+                    if ended > began:
+                        began = ended
+                bits = valid.get(array, at_home)
                 if not bits >> location & 1:
                     began += self._moving(bits, location, nbytes)
-                    valid[array] = bits | 1 << location | 1 << HOST
+                    valid[array] = bits | 1 << location | at_home
             for array in step.writes:  # what is still read or written elsewhere is not written over
-                for before in (done.wrote, done.read):
-                    began = max(began, done.after(before, array, place, self.settings.move_seconds))
-            if step.group is None:
-                done.free = [max(each, began) for each in done.free]
-                done.latest = max(done.latest, began)
+                for table in tables:
+                    if array in table:
+                        ended, other = table[array]
+                        if other != place:
+                            ended += waiting
+                        if ended > began:
+                            began = ended
+            if place < 0:
+                free[:] = [max(each, began) for each in free]
+                if began > latest:
+                    latest = began
                 continue
-            device = self.places[place].device
-            taken = times.get((id(step.group), place)) if times else None
-            ended = began + (step.group.belief.seconds(device) if taken is None else taken)
-            ended += self.settings.launch_seconds
-            done.working[place] += ended - began
-            done.free[place] = ended
-            done.latest = max(done.latest, ended)
+            ended = began + seconds
+            working[place] += seconds
+            free[place] = ended
+            if ended > latest:
+                latest = ended
+            done_there = ended, place
             for array, _ in step.reads:
-                done.read[array] = ended, place
+                read[array] = done_there
             for array in step.writes:
                 valid[array] = 1 << location
-                done.wrote[array] = ended, place
-        return done.latest
+                wrote[array] = done_there
+        done.latest = latest
+        return latest
 
     def _moving(self, bits: int, location: int, nbytes: int) -> float:
         seconds = 0.0
         if not bits & 1 << HOST:
-            source = next((p for p in self.places if p.location != HOST and bits >> p.location & 1), None)
+            source = next((each for each in self._from_device if bits >> each & 1), None)
             if source is not None:
-                seconds += self.settings.move_seconds + nbytes * source.from_device
+                seconds += self.settings.move_seconds + nbytes * self._from_device[source]
         if location != HOST:
-            target = next(p for p in self.places if p.location == location)
-            seconds += self.settings.move_seconds + nbytes * target.to_device
+            seconds += self.settings.move_seconds + nbytes * self._to_device[location]
         return seconds
 
 

@@ -17,6 +17,7 @@ reads them.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +54,7 @@ from apportion.program.kernel.bounds import Interval, NDRange
 from apportion.program.kernel.launch_values import contents_of
 from apportion.program.kernel.signature import KernelArgument, Signature, signatures_of
 from apportion.program.source import Source
+from apportion.program.untrusted import check_runnable
 from apportion.runtime.backend import Backend, info_of, open_backend
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
 from apportion.runtime.binding import checked_array, local_bytes, scalar_bytes
@@ -131,6 +133,8 @@ Touch = tuple[SessionArray, Interval | None, Interval | None]
 class Session:
     """Arrays and kernels of a program. It holds devices: close it, or use it in a `with`.
 
+    Threads may share one: what each asks for happens in the order in which they come.
+
     Args:
         devices: ids of the devices that are used; None: all.
         predictor: predicts what a kernel takes before it ran.
@@ -152,7 +156,8 @@ class Session:
         memory: LaunchMemory | None = None,
         fresh: bool = False,
     ) -> None:
-        self._owned = isinstance(backend, str)
+        self._owned, self._closed = isinstance(backend, str), False
+        self.lock = threading.RLock()
         self.backend = open_backend(backend, drivers, limits) if isinstance(backend, str) else backend
         known = self.backend.devices()
         names = [info.id for info in known] if devices is None else list(devices)
@@ -200,7 +205,7 @@ class Session:
             raise InvalidSetting(
                 f"An array of {given.dtype} cannot go to a device: give numbers or structures"
             )
-        made = self.zeros(given.shape, given.dtype, name=name)
+        made = self.zeros(given.shape, given.dtype.newbyteorder("="), name=name)
         made.home[...] = given
         made.zero = False
         return made
@@ -209,9 +214,11 @@ class Session:
         """An array of zeros."""
         kind = np.dtype(dtype)
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        region = self.backend.allocate(int(np.prod(sizes)) * kind.itemsize)
-        array = SessionArray(self, region, sizes, kind, name or f"array {next(self._names)}")
-        self._arrays[region.number] = array
+        with self.lock:
+            self._refuse_if_closed()
+            region = self.backend.allocate(int(np.prod(sizes)) * kind.itemsize)
+            array = SessionArray(self, region, sizes, kind, name or f"array {next(self._names)}")
+            self._arrays[region.number] = array
         return array
 
     def locations_of(self, array: SessionArray) -> list[str]:
@@ -226,22 +233,31 @@ class Session:
 
     def forget(self, array: SessionArray) -> None:
         """Let go of an array: its memory goes when nothing refers to it any more."""
-        self.wait()
-        self._release(array)
-        self._arrays.pop(array.region.number, None)
+        with self.lock:
+            self.wait()
+            self._release(array)
+            self._arrays.pop(array.region.number, None)
 
     # Kernels
 
     def kernel(
-        self, source: str | Path | Source, name: str | None = None, *, compile: CompileOptions = _COMPILE
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        *,
+        compile: CompileOptions = _COMPILE,
+        trust_source: bool = False,
     ) -> SessionKernel:
         """A kernel of OpenCL C, to be called with arrays of this session.
+
+        Args:
+            trust_source: run a source that has inline assembly, or code for some compilers only.
 
         Raises:
             UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
             UnknownName: there is no such kernel.
         """
-        return SessionKernel(self, as_source(source), name, compile)
+        return SessionKernel(self, as_source(source), name, compile, trust_source=trust_source)
 
     # Waiting and looking
 
@@ -251,13 +267,18 @@ class Session:
         Raises:
             JobError: a launch came to a bad end. The message says which arrays are lost, if any are.
         """
-        self._flush()
-        for array in [array for array in self._arrays.values() if array.lent]:
-            self._copy_home(array)
-        self._drain()
+        with self.lock:
+            self._flush()
+            for array in [array for array in self._arrays.values() if array.lent]:
+                self._copy_home(array)
+            self._drain()
 
     def explain(self) -> list[Decision]:
         """Where each kernel runs, and why; after everything launched so far has ended."""
+        with self.lock:
+            return self._explained()
+
+    def _explained(self) -> list[Decision]:
         self.wait()
         asked_for = [bound.group for bound in self._bound_launches() if bound.pinned is not None]
         groups = [group for group in dict.fromkeys([*self._groups.values(), *asked_for]) if group.count]
@@ -274,6 +295,10 @@ class Session:
 
     def timeline(self) -> list[TimelineEvent]:
         """What devices did, launches and copies, oldest first. The first call begins to keep it."""
+        with self.lock:
+            return self._traced()
+
+    def _traced(self) -> list[TimelineEvent]:
         self.wait()
         events = []
         for span in self._opened().timeline():
@@ -293,8 +318,21 @@ class Session:
         return session_page(self.explain(), events)
 
     def close(self) -> None:
-        """Wait for what was launched, and let go of the devices; twice does nothing. Arrays stay readable
-        as far as they are at home."""
+        """Wait for what was launched, bring results home, and let go of the devices; twice does nothing.
+        Arrays stay readable."""
+        with self.lock:
+            try:
+                if not self._closed and (self._stream is not None or self._pending):
+                    self.wait()
+                    for array in self._arrays.values():
+                        self._copy_home(array)
+                    self._drain()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self._pending.clear()
         if self._stream is not None:
             self._keep_times()
             stream, self._stream = self._stream, None
@@ -302,18 +340,19 @@ class Session:
         if self._owned:
             self.backend.close()
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise InvalidSetting("The session is closed: open another one, and make its arrays and kernels")
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *exception: object) -> None:
-        try:
-            if kind is None and (self._stream is not None or self._pending):
-                self.wait()
-                for array in self._arrays.values():
-                    self._copy_home(array)
-                self._drain()
-        finally:
+        if kind is None:
             self.close()
+        else:  # what waits is of no more use, and must not hide what was raised
+            with self.lock:
+                self._let_go()
 
     # What arrays ask for
 
@@ -321,8 +360,16 @@ class Session:
         """Make the host's memory hold what an array holds.
 
         Raises:
-            DataLost: a device died with the only copy.
+            DataLost: a device died with the only copy, or kept it when the session was closed.
         """
+        with self.lock:
+            self._bring_home(array)
+
+    def _bring_home(self, array: SessionArray) -> None:
+        if self._closed:
+            if away := array.residency.lacks(HOST, 0, array.nbytes):
+                raise DataLost(f"{_lost_in_words(array, away)}. It was not at home when the session closed")
+            return
         self._flush()
         self._planner.note(ProgramStep(None, ((id(array), array.nbytes),), ()))
         self._copy_home(array)
@@ -332,13 +379,14 @@ class Session:
 
     def about_to_write(self, array: SessionArray, *, whole: bool) -> None:
         """Let Python write an array's memory: no launch uses it any more, and other copies count no more."""
-        if whole:
-            self._flush()
-            self._drain()
-        else:
-            self.bring_home(array)
-        array.residency.wrote(HOST, 0, array.nbytes)
-        array.zero = False
+        with self.lock:
+            if whole and not self._closed:
+                self._flush()
+                self._drain()
+            elif not whole:
+                self.bring_home(array)
+            array.residency.wrote(HOST, 0, array.nbytes)
+            array.zero = False
 
     def lend(self, array: SessionArray) -> None:
         """Let another library write an array's memory at any time."""
@@ -350,15 +398,18 @@ class Session:
     def launch(self, bound: BoundLaunch, values: tuple[Any, ...]) -> None:
         """Queue a launch, or keep it until enough is known to place it."""
         group = bound.group
-        group.count += 1
-        if group.place is not None and not self._pending:
-            if self._clock >= self._think_at and bound.pinned is None:
-                self._think([])  # steps are not noted for ever: this one need not follow the last noted
-            self._execute(bound, values)
-            return
-        self._pending.append((bound, values))
-        if len(self._pending) >= self.settings.lookahead:
-            self._flush()
+        with self.lock:
+            if self._closed:
+                self._refuse_if_closed()
+            group.count += 1
+            if group.place is not None and not self._pending:
+                if self._clock >= self._think_at and bound.pinned is None:
+                    self._think([])  # steps are not noted for ever: this one need not follow the last noted
+                self._execute(bound, values)
+                return
+            self._pending.append((bound, values))
+            if len(self._pending) >= self.settings.lookahead:
+                self._flush()
 
     def _flush(self) -> None:
         if not self._pending:
@@ -577,7 +628,8 @@ class Session:
             stream.abandon()
         if not lost:
             return error
-        return DataLost(f"{error}. {'; '.join(lost)}. What the others hold is still there")
+        said = str(error).removesuffix(".")
+        return DataLost(f"{said}. {'; '.join(lost)}. What the others hold is still there")
 
     # Predictions
 
@@ -674,9 +726,17 @@ class Session:
 class SessionKernel:
     """A kernel of a session. Call it with arrays of the session: the launch is queued."""
 
-    def __init__(self, session: Session, source: Source, name: str | None, compile: CompileOptions) -> None:
+    def __init__(
+        self,
+        session: Session,
+        source: Source,
+        name: str | None,
+        compile: CompileOptions,
+        *,
+        trust_source: bool = False,
+    ) -> None:
         self.session, self.source, self.compile = session, source, compile
-        signatures, accesses = _analysed(source, compile)
+        signatures, accesses = _analysed(source, compile, trust_source)
         names = list(signatures)
         if name is None and len(names) != 1:
             raise UnknownName("kernel", "", names)
@@ -705,12 +765,13 @@ class SessionKernel:
         key = arrays, locals_, global_size, local_size, offset, device
         bound = self._bound.get(key)
         if bound is None:
-            bound = self.bind(
-                *arguments, global_size=global_size, local_size=local_size, offset=offset, device=device
-            )
-            if len(self._bound) >= _KEPT_LAUNCHES:
-                del self._bound[next(iter(self._bound))]
-            self._bound[key] = bound
+            with self.session.lock:
+                bound = self.bind(
+                    *arguments, global_size=global_size, local_size=local_size, offset=offset, device=device
+                )
+                if len(self._bound) >= _KEPT_LAUNCHES:
+                    del self._bound[next(iter(self._bound))]
+                self._bound[key] = bound
         bound(*[value for value in arguments if not isinstance(value, SessionArray | LocalMemory)])
 
     def bind(
@@ -726,7 +787,8 @@ class SessionKernel:
         local = sizes_of(local_size) if local_size is not None else self._local_size(shape)
         if 0 in shape:
             return _Nothing(self)
-        return BoundLaunch(self, arguments, NDRange(shape, local, sizes_of(offset)), device)
+        with self.session.lock:
+            return BoundLaunch(self, arguments, NDRange(shape, local, sizes_of(offset)), device)
 
     def _local_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if self.signature.required_local_size is not None:
@@ -752,8 +814,8 @@ class BoundLaunch:
         self.value_places: list[int] = []
         self._places, values = self._checked(arguments)
         self.first_values = tuple(values)
-        self._given: tuple[Value, ...] = ()
-        self._given_bytes = self.first_values
+        self._given: tuple[tuple[Value, ...], tuple[bytes, ...]] = (), self.first_values
+        "The values of the latest launch, and their bytes."
         self._kinds = [_number_of(kernel.signature.arguments[place]) for place in self.value_places]
         "The types of NumPy whose bytes are the values'."
         # Which bytes are touched depends on whole numbers alone.
@@ -795,8 +857,9 @@ class BoundLaunch:
         if not values:
             self.session.launch(self, self.first_values)
             return
-        if len(values) == len(self._given) and all(map(is_, values, self._given)):
-            self.session.launch(self, self._given_bytes)  # a loop mostly gives the same objects
+        given, known = self._given
+        if len(values) == len(given) and all(map(is_, values, given)):
+            self.session.launch(self, known)  # a loop mostly gives the same objects
             return
         arguments = self.kernel.signature.arguments
         if len(values) != len(self.value_places):
@@ -810,7 +873,7 @@ class BoundLaunch:
             if any(changed):
                 raise InvalidSetting("A value of more than 8 bytes cannot change: bind the launch anew")
         if fixed:
-            self._given, self._given_bytes = values, data
+            self._given = values, data
         self.session.launch(self, data)
 
     def _bytes_of(self, values: tuple[Value, ...]) -> tuple[tuple[bytes, ...], bool]:
@@ -947,11 +1010,13 @@ class _Nothing(BoundLaunch):
 
 @lru_cache(maxsize=64)
 def _analysed(
-    source: Source, compile: CompileOptions
+    source: Source, compile: CompileOptions, trust_source: bool
 ) -> tuple[dict[str, Signature], dict[str, KernelAccess]]:
     """The kernels of a source, and what each reads and writes."""
     text = str(source.text)
     ir = ir_of(source, compile)
+    if not trust_source:
+        check_runnable(text, ir, source.name)
     return signatures_of(ir, text), accesses_of(ir, text)
 
 

@@ -47,6 +47,10 @@ class SessionArray:
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
 
+    def __bool__(self) -> bool:
+        """As NumPy has it: what the one element is, not whether there are elements."""
+        return bool(self.view())
+
     def numpy(self) -> NDArray[Any]:
         """A copy of what it holds now, after everything launched so far."""
         return self.view().copy()

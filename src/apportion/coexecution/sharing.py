@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
@@ -295,4 +296,15 @@ def as_source(source: str | Path | Source) -> Source:
 
 
 def sizes_of(size: Size) -> tuple[int, ...]:
-    return (int(size),) if isinstance(size, int | np.integer) else tuple(int(part) for part in size)
+    """A size as one number per dimension.
+
+    Raises:
+        InvalidSetting: it is not one to three whole numbers.
+    """
+    try:
+        found = tuple(map(index, (size,) if isinstance(size, int | np.integer) else size))
+    except TypeError:
+        found = None
+    if found is None or len(found) > 3:
+        raise InvalidSetting(f"A range or a work-group is one to three whole numbers, not {size!r}")
+    return found

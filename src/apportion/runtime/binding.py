@@ -182,10 +182,16 @@ def checked_array(argument: KernelArgument, value: object) -> NDArray[Any]:
     Raises:
         InvalidSetting: it does not.
     """
-    if not isinstance(value, np.ndarray) or not value.ndim or not value.nbytes:
+    if not isinstance(value, np.ndarray) or not value.nbytes:
+        given = "one without elements" if isinstance(value, np.ndarray) else type(value).__name__
         raise InvalidSetting(
             f"The argument {argument.name!r} is {argument.type} in {argument.space} memory: give it an array "
-            f"that is not empty, not {type(value).__name__}"
+            f"that is not empty, not {given}"
+        )
+    if not value.dtype.isnative:
+        raise InvalidSetting(
+            f"The argument {argument.name!r} has its bytes in the order of another machine ({value.dtype}): "
+            "give array.astype(array.dtype.newbyteorder('='))"
         )
     wanted = argument.scalar_type
     same = wanted is None or value.dtype.names is not None or value.dtype == np.dtype(wanted)
@@ -226,6 +232,14 @@ def local_bytes(argument: KernelArgument, value: object) -> int:
     return value.nbytes
 
 
+def _refuse_loss(argument: KernelArgument, value: Argument) -> None:
+    """Raise an error where whole numbers are not what was given: 1.5, or more than fits."""
+    given, wanted = np.asarray(value), np.dtype(argument.scalar_type)
+    longer = given.dtype.kind in "iu" and given.dtype.itemsize > wanted.itemsize
+    if (given.dtype.kind == "f" or longer) and not np.array_equal(given, given.astype(wanted)):
+        raise InvalidSetting(f"The argument {argument.name!r} is {argument.type}, not {value!r}")
+
+
 def scalar_bytes(argument: KernelArgument, value: Argument) -> bytes:
     """The bytes of an argument that is passed by value."""
     if isinstance(value, bytes):
@@ -244,6 +258,8 @@ def scalar_bytes(argument: KernelArgument, value: Argument) -> bytes:
             raise InvalidSetting(
                 f"The argument {argument.name!r} is {argument.type}, not {value!r}: {error}"
             ) from error
+        if type(value) is not int and np.dtype(argument.scalar_type).kind in "iu":
+            _refuse_loss(argument, value)
     else:
         data = np.asarray(value).tobytes()
     if argument.element_bytes and len(data) != argument.element_bytes:

@@ -23,6 +23,7 @@ from apportion.errors import ApportionError, LaunchFailed
 from apportion.runtime import memory
 from apportion.runtime.opencl.commands import FREE, LAUNCH, TO_DEVICE, VALUE, ZERO
 from apportion.runtime.opencl.queue import Queue
+from apportion.runtime.opencl.running import out_of_bounds
 from apportion.runtime.opencl.staging import WORTH_IT
 from apportion.runtime.plan import ArrayPlace, LocalPlace, ValuePlace
 from apportion.runtime.stream import Span, StreamLaunch
@@ -64,9 +65,13 @@ class _PreparedLaunch:
         self.offset = tuple(offset) if any(offset) else None
         places = [place for place in launch.arguments if isinstance(place, ArrayPlace)]
         self.regions = tuple({place.region: None for place in places})
-        self.written = tuple({place.region: None for place in places if place.written})
+        self.written = tuple({place.region: place for place in places if place.written})
+        self.guarded = {place.region: place for place in places if place.written}
+        "What must be whole about it after a launch: the guards of each array that is written."
         self.epoch = -1
         self.count = 0
+        self.checked = False
+        "Whether the guards of a device's own memory were looked at after a launch."
         self.times: deque[float] = deque(maxlen=_KEPT_TIMES)
         self.values: dict[int, bytes] = {}
 
@@ -105,6 +110,8 @@ class Engine:
         self._began = time.perf_counter()
         self.tracing = False
         self.failure: ApportionError | None = None
+        self._since_wait: set[_PreparedLaunch] = set()
+        "Launched since the last wait."
         # While one device does everything its queue keeps the order, and nothing need be noted.
         self._only: str | None = None
         self._unflushed, self._flush_after = 0, _UNFLUSHED
@@ -153,12 +160,14 @@ class Engine:
                 for device, event in self._last.items():
                     if event.command_execution_status < 0:
                         raise LaunchFailed(f"A queued kernel failed on {device}")
+                self._check_guards()
         except cl.Error as error:
             if self.failure is None:
                 self.failure = LaunchFailed(f"A queued kernel failed: {error}")
         except ApportionError as error:
             self.failure = self.failure or error
         self._last.clear()
+        self._since_wait.clear()
         self._only = None
         self._unflushed, self._flush_after = 0, _UNFLUSHED
         self._stretches += 1
@@ -166,6 +175,27 @@ class Engine:
         self._something_new = False
         self._wrote.clear()
         self._read.clear()
+
+    def _check_guards(self) -> None:
+        """Raise an error where a launch since the last wait wrote outside its arguments."""
+        seen: set[int] = set()
+        for prepared in self._since_wait:
+            queue = prepared.queue
+            for region, place in prepared.guarded.items():
+                if region not in self.regions:  # it was let go of meanwhile
+                    continue
+                if queue.info.shares_memory:
+                    whole, nbytes = self.regions[region]
+                    if region not in seen and (broken := memory.overrun(whole, nbytes)) is not None:
+                        memory.draw_guards(whole, nbytes)
+                        raise out_of_bounds(prepared.launch.build, place, "", broken)
+                    seen.add(region)
+                elif prepared.checked or region not in queue.own:
+                    continue  # looking at a device's own memory costs copies: after the first launches only
+                elif (broken := queue.own[region].overrun(queue)) is not None:
+                    queue.forget(region)
+                    raise out_of_bounds(prepared.launch.build, place, f" on {queue.info.id}", broken)
+            prepared.checked = True
 
     def told_failure(self) -> ApportionError | None:
         """What failed, if something did; from now on commands are done again."""
@@ -207,6 +237,7 @@ class Engine:
                 f"{device} ({queue.info.name}) could not run {prepared.launch.build.kernel!r}: {error}"
             ) from error
         self._last[device] = event
+        self._since_wait.add(prepared)
         self._unflushed += 1
         if self._unflushed >= self._flush_after:
             self._flush()

@@ -17,7 +17,7 @@ from apportion.errors import LaunchFailed, OutOfBoundsWrite
 from apportion.program.kernel.bounds import Interval
 from apportion.runtime import memory, merge
 from apportion.runtime.opencl.queue import OwnBuffer, Queue
-from apportion.runtime.plan import ArrayPlace, DeviceTime, LocalPlace, Plan, SamplerPlace, ValuePlace
+from apportion.runtime.plan import ArrayPlace, Build, DeviceTime, LocalPlace, Plan, SamplerPlace, ValuePlace
 from apportion.runtime.supply import Supply
 
 Bytes = NDArray[np.uint8]
@@ -380,7 +380,7 @@ class Running:
             for whole, where in wholes:
                 if (broken := memory.overrun(whole, nbytes)) is not None:
                     memory.draw_guards(whole, nbytes)
-                    raise OutOfBoundsWrite(self._overrun_message(place, where, broken))
+                    raise out_of_bounds(self.plan.build, place, where, broken)
             if not (self.plan.checked or (self.alone and self.first)):
                 continue  # reading guards back from a device costs a transfer each: on first use only
             for queue in self.queues:
@@ -388,14 +388,21 @@ class Running:
                     broken := own.overrun(queue)
                 ) is not None:
                     queue.forget(place.region)
-                    raise OutOfBoundsWrite(self._overrun_message(place, f" on {queue.info.id}", broken))
+                    raise out_of_bounds(self.plan.build, place, f" on {queue.info.id}", broken)
 
-    def _overrun_message(self, place: ArrayPlace, where: str, broken: str) -> str:
-        return (
-            f"The kernel {self.plan.build.kernel!r} wrote out of bounds{where}: {broken} of the argument "
-            f"{place.name!r}, which has {place.nbytes}. Give it a larger array or a smaller range, or "
-            "correct the kernel"
-        )
+
+def out_of_bounds(build: Build, place: ArrayPlace, where: str, broken: str) -> OutOfBoundsWrite:
+    """The error of a kernel that wrote outside an argument.
+
+    Args:
+        where: on which device, in words, or nothing.
+        broken: the place of the first byte.
+    """
+    return OutOfBoundsWrite(
+        f"The kernel {build.kernel!r} wrote out of bounds{where}: {broken} of the argument "
+        f"{place.name!r}, which has {place.nbytes}. Give it a larger array or a smaller range, or "
+        "correct the kernel"
+    )
 
 
 def _done(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
