@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from apportion.errors import InvalidSetting, MalformedInput, UnknownName, UnreadableFile
+from apportion.errors import InvalidSetting, MalformedInput, UnknownName
+from apportion.schedule.relative_lines import read_relative_lines
 from apportion.schedule.trace import PREDICTED, SIGMA, Floats, JobTrace, numbers_of, read_table
 
 MOST_SIGMA = 2.0
@@ -104,28 +104,15 @@ def of_file(trace: JobTrace, path: Path, *, anchor: str | None = None) -> Belief
 
 
 def _of_relative(trace: JobTrace, path: Path, anchor: str | None) -> Beliefs:
-    try:
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except OSError as error:
-        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise MalformedInput(f"is not JSON, a line for each run ({error})", file=str(path)) from error
+    lines = read_relative_lines(path)
     if anchor is not None and anchor not in trace.names:
         raise UnknownName("system", anchor, trace.names)
-    names = []
-    vectors, sigmas = (
-        np.full((len(lines), len(trace.names)), np.nan),
-        np.zeros((len(lines), len(trace.names))),
+    shape = len(lines), len(trace.names)
+    vectors = np.array([line.vector.get(name, np.nan) for line in lines for name in trace.names]).reshape(
+        shape
     )
-    for number, line in enumerate(lines):
-        if not isinstance(line, dict) or "run" not in line or line.get("target", "centred") != "centred":
-            raise MalformedInput("a line is what `apportion relative predict --json` prints, target centred",
-                                 file=str(path), line=number + 1)  # fmt: skip
-        names.append(str(line["run"]))
-        vector, sigma = line.get("vector") or {}, line.get("sigma") or {}
-        vectors[number] = [vector.get(name, np.nan) for name in trace.names]
-        sigmas[number] = [sigma.get(name, 0.0) for name in trace.names]
-    rows = _rows_of(trace, "class", names, path)
+    sigmas = np.array([line.sigma.get(name, 0.0) for line in lines for name in trace.names]).reshape(shape)
+    rows = _rows_of(trace, "class", [line.run for line in lines], path)
     vector, sigma_of = _taken(vectors, rows, np.nan), _taken(sigmas, rows, 0.0)
     if anchor is None:
         believed = _with_gaps(trace, np.exp2(vector), sigma_of)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apportion.errors import MalformedInput, UnreadableFile
+from apportion.errors import MalformedInput
 from apportion.schedule.readers.sacct import FinishedJob
+from apportion.schedule.relative_lines import read_relative_lines
 from apportion.schedule.trace import PREDICTED, SIGMA, numbers_of, read_table
 
 REPEAT_SIGMA = 0.1
@@ -49,7 +49,11 @@ def read_class_predictions(path: Path | None) -> dict[str, ClassPrediction]:
     if path is None:
         return {}
     if path.suffix in (".json", ".jsonl"):
-        return _relative(path)
+        return {
+            line.run: ClassPrediction({}, line.vector, line.sigma)
+            for line in read_relative_lines(path)
+            if line.vector
+        }
     table = read_table(path)
     if "class" not in table.columns:
         raise MalformedInput("predictions have a column class", file=str(path))
@@ -70,23 +74,6 @@ def read_class_predictions(path: Path | None) -> dict[str, ClassPrediction]:
             if math.isfinite(value):
                 said[name][prefix][column.removeprefix(prefix)] = float(value)
     return {name: ClassPrediction(one[PREDICTED], {}, one[SIGMA]) for name, one in said.items()}
-
-
-def _relative(path: Path) -> dict[str, ClassPrediction]:
-    try:
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except OSError as error:
-        raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise MalformedInput(f"is not JSON, a line for each run ({error})", file=str(path)) from error
-    found = {}
-    for number, line in enumerate(lines, 1):
-        if not isinstance(line, dict) or "run" not in line or line.get("target", "centred") != "centred":
-            raise MalformedInput("a line is what `apportion relative predict --json` prints, target centred",
-                                 file=str(path), line=number)  # fmt: skip
-        if line.get("vector"):
-            found[str(line["run"])] = ClassPrediction({}, dict(line["vector"]), dict(line.get("sigma") or {}))
-    return found
 
 
 @dataclass(frozen=True)
