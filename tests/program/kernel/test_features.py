@@ -16,7 +16,6 @@ from apportion.program.kernel.features import (
     family_of,
     features_of,
     fingerprint,
-    grewe_of,
     grewe_ratios,
     inputs_of,
     nodes_of,
@@ -116,18 +115,6 @@ def test_calls_belong_to_families_by_what_they_call(printed: str, family: str) -
 def test_a_kernel_that_never_asks_for_an_id_is_noticed() -> None:
     assert asks_for_its_place(features_of(graph_of_ir(SCALE)))
     assert not asks_for_its_place(features_of(graph_of_ir(NESTED)))
-
-
-def test_grewes_counts_of_a_kernel_whose_accesses_follow_its_id() -> None:
-    found = grewe_of(graph_of_ir(SCALE))
-    assert found == {"comp": 1, "rational": 0, "mem": 2, "localmem": 0, "coalesced": 2, "atomic": 0}
-
-
-def test_a_strided_access_is_not_coalesced_and_a_local_one_is_no_memory_access() -> None:
-    strided = SCALE.replace("i64 %i\n", "i64 %s\n").replace("  %p =", "  %s = mul i64 %i, 7\n  %p =")
-    assert grewe_of(graph_of_ir(strided))["coalesced"] == 0
-    local = grewe_of(graph_of_ir(SCALE.replace("float*", "float addrspace(3)*")))
-    assert (local["mem"], local["localmem"]) == (0, 2)
 
 
 def test_grewes_ratios_divide_by_what_there_is() -> None:

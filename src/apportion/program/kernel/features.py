@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,8 +46,6 @@ GROUPS: Mapping[str, frozenset[str]] = {
 }
 DEPTHS = 3
 "Loops inside loops are told apart up to this depth; deeper ones count as this deep."
-GREWE = ("comp", "rational", "mem", "localmem", "coalesced", "atomic")
-"Grewe, Wang and O'Boyle (CGO'13): the static counts, under the names that the CGO17 tables give them."
 
 _CALLEE = re.compile(r'@"?(?:_Z\d+)?([A-Za-z_][\w.]*)')
 _MARKER = re.compile(r"@llvm\.(?:lifetime|dbg|assume|invariant|experimental\.noalias)")
@@ -276,43 +274,10 @@ def asks_for_its_place(found: Mapping[str, float]) -> bool:
     return any(f"call {name}" in found for name in ("get_global_id", "get_local_id", "get_group_id"))
 
 
-def grewe_of(graph: ProgramGraph) -> dict[str, float]:
-    """Grewe's static counts, as far as IR tells them.
-
-    `localmem` needs address spaces (IR for spir64 has them, for x86 not). An access is `coalesced` when its
-    index is a work-item id of dimension 0, perhaps with something added.
-
-    These are not the columns that CGO17 publishes, which were counted another way: over its rows `comp`
-    correlates by 0.89, `rational` by 0.61, `mem` by 0.29 and `coalesced` not at all. A model fitted to the
-    one must not be fed the other.
-    """
-    texts, full = graph.texts(), graph.full_texts()
-    tally = dict.fromkeys(GREWE, 0.0)
-    coalesced = _indexed_by_id(graph, texts, full)
-    for node, (kind, text) in enumerate(zip(graph.node_type.tolist(), texts, strict=True)):
-        printed = full[node] or ""
-        if kind != NodeType.INSTRUCTION:
-            continue
-        if text in GROUPS["integer"] or text in GROUPS["float"]:
-            tally["comp"] += 1
-        elif text in ("icmp", "fcmp"):
-            tally["rational"] += 1
-        elif text in ("load", "store"):
-            local = "addrspace(3)" in printed
-            tally["localmem" if local else "mem"] += 1
-            tally["coalesced"] += not local and node in coalesced
-        elif text in ("atomicrmw", "cmpxchg"):
-            tally["atomic"] += 1
-        elif text == "call" and not _MARKER.search(printed):
-            family = family_of(printed)
-            tally["atomic"] += family == "atomic"
-            tally["comp"] += family in ("fused", "root", "power", "trigonometric", "extremum")
-    return tally
-
-
 def grewe_ratios(counts: Mapping[str, float], bytes_moved: int, work_group: int) -> NDArray[np.float64]:
-    """(4,): the four combined features of Grewe et al.: transfer per operation, coalesced per access, local
-    per access times work-items, operations per access; 0 where there is nothing to divide by."""
+    """(4,): the four combined features of Grewe, Wang and O'Boyle (CGO'13): transfer per operation, coalesced
+    per access, local per access times work-items, operations per access; 0 where there is nothing to divide
+    by."""
     operations = counts["comp"] + counts["mem"]
     accesses = counts["mem"]
     return np.array(
@@ -429,40 +394,6 @@ def _strong_parts(inside: set[int], after: Mapping[int, set[int]]) -> list[set[i
                     waiting -= part
                     parts.append(part)
     return parts
-
-
-_KEEPS_STRIDE = frozenset(("add", "sub", "or", "trunc", "zext", "sext", "bitcast", "phi", "select"))
-
-
-def _indexed_by_id(graph: ProgramGraph, texts: Sequence[str], full: Sequence[str | None]) -> set[int]:
-    """Loads and stores whose address is an array's, indexed by an id of dimension 0 plus anything."""
-    uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    data = graph.edge_flow == Flow.DATA
-    source, target = graph.edges[:, data]
-    for head, tail, position in zip(
-        source.tolist(), target.tolist(), graph.edge_position[data].tolist(), strict=True
-    ):
-        uses[head].append((tail, position))
-    pending = [
-        node
-        for node, (text, printed) in enumerate(zip(texts, full, strict=True))
-        if text == "call" and re.search(r"get_(?:global|local)_id\w*\(\w+ (?:\w+ )*0\)", printed or "")
-    ]
-    seen, accesses = set(pending), set()
-    while pending:
-        for tail, position in uses[pending.pop()]:
-            text = texts[tail]
-            if graph.node_type[tail] == NodeType.INSTRUCTION:
-                if text in ("load", "store"):
-                    # A store's address is its second operand; what is stored may be an id without harm.
-                    accesses |= {tail} if text == "load" or position == 1 else set()
-                    continue
-                if text not in _KEEPS_STRIDE and not (text == "getelementptr" and position > 0):
-                    continue
-            if tail not in seen:
-                seen.add(tail)
-                pending.append(tail)
-    return accesses
 
 
 def _number(text: str) -> int:
