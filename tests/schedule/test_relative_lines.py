@@ -25,6 +25,7 @@ def test_runs_come_in_the_order_of_the_file_and_one_that_abstains_has_no_numbers
     ("line", "message"),
     [
         ("not json", "is not JSON, a line for each run"),
+        ("[" * 200_000, "is not JSON, a line for each run"),
         ('{"vector": {}}', "a line is what `apportion relative predict --json` prints"),
         ('{"run": "a", "target": "slowest"}', "target centred"),
         ('{"run": "a", "vector": [1]}', "vector and sigma name systems with numbers"),

@@ -65,4 +65,4 @@ def generate(
     if not json:
         print_table(("form", "kernels"), sorted(coverage.forms.items()), right=("kernels",))
     ranges = sum(len(kernel.ranges) for kernel in made)
-    note(f"{len(made)} kernels with {ranges} ranges are in {out}; {vain} draws were in vain.")
+    note(f"{len(made)} kernels with {ranges} ranges are in {out}; {vain} drafts were rejected.")

@@ -31,7 +31,7 @@ def read_relative_lines(path: Path) -> list[RelativeLine]:
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     except OSError as error:
         raise UnreadableFile(f"Cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedInput(f"is not JSON, a line for each run ({error})", file=str(path)) from error
     found = []
     for number, line in enumerate(lines, 1):
