@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from apportion.program.source import Source
 from apportion.runtime.base import DeviceInfo, Limits, LocalMemory
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
+from apportion.runtime.opencl.visiting_worker import VisitingWorker
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")
@@ -488,3 +490,38 @@ def test_a_kernel_is_predicted_without_what_its_copies_take(opened: OpenCLBacken
     assert (
         float(decision.reason.split("predicted ")[1].split()[0]) < 100
     )  # milliseconds, not the forecast's 1000
+
+
+def test_kernels_that_wait_together_are_prepared_by_one_request() -> None:
+    asked: list[str] = []
+
+    class Listening(VisitingWorker):
+        def _ask(self, request: str, *arguments: Any, **options: Any) -> Any:
+            asked.append(request)
+            return super()._ask(request, *arguments, **options)
+
+    backend = OpenCLBackend(DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",)))
+    backend.worker = Listening(backend.worker.options)
+    with backend, Session(backend=backend) as session:
+        a, b, c = (session.array(np.ones(N, np.int32)) for _ in range(3))
+        session.kernel(SOURCE, "front")(a, b, global_size=N, local_size=64)
+        session.kernel(SOURCE, "add")(a, b, c, global_size=N, local_size=64)
+        session.kernel(SOURCE, "scale")(c, 5, global_size=N, local_size=64)
+        assert c.numpy().tolist() == [20] * N
+        assert asked.count("prepare_stream") == 1
+        assert asked.count("attach") <= 2  # the ring, and all arrays
+
+
+def test_a_kernel_that_a_driver_refuses_stops_none_that_was_launched_before(opened: OpenCLBackend) -> None:
+    refused = Source(
+        "kernel void f(global int *a) { a[0] = 1; }\n#ifdef WRONG\nno C\n#endif\n", "opencl", "f.cl"
+    )
+    with Session(backend=opened) as session:
+        a, b = session.array(np.ones(N, np.int32)), session.array(np.ones(N, np.int32))
+        session.kernel(SOURCE, "scale")(a, 5, global_size=N, local_size=64)
+        kernel = session.kernel(refused)
+        kernel.build = replace(kernel.build, options="-DWRONG")
+        kernel(b, global_size=1)
+        with pytest.raises(CompileError, match="refuses the kernel 'f'"):
+            session.wait()
+        assert a.numpy().tolist() == [5] * N

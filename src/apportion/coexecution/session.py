@@ -47,7 +47,7 @@ from apportion.coexecution.program_placement import (
 )
 from apportion.coexecution.session_array import SessionArray
 from apportion.coexecution.sharing import Size, as_source, sizes_of
-from apportion.errors import DataLost, InvalidSetting, JobError, UnknownName
+from apportion.errors import CompileError, DataLost, InvalidSetting, JobError, UnknownName
 from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
 from apportion.program.kernel.access import KernelAccess, accesses_of
 from apportion.program.kernel.bounds import Interval, NDRange
@@ -179,6 +179,8 @@ class Session:
         self.generation = 0
         "How often the devices were opened; what was prepared before counts no more."
         self._prepared: dict[int, str] = {}
+        self._bound_launches: dict[int, BoundLaunch] = {}
+        "What was prepared, by its number."
         self._pending: list[tuple[BoundLaunch, tuple[Any, ...]]] = []
         self._writing: dict[SessionArray, Interval] = {}
         self._groups: dict[Any, LaunchGroup] = {}
@@ -280,7 +282,7 @@ class Session:
 
     def _explained(self) -> list[Decision]:
         self.wait()
-        asked_for = [bound.group for bound in self._bound_launches() if bound.pinned is not None]
+        asked_for = [bound.group for bound in self._bound_launches.values() if bound.pinned is not None]
         groups = [group for group in dict.fromkeys([*self._groups.values(), *asked_for]) if group.count]
         self._learn(groups)
         return [
@@ -416,8 +418,26 @@ class Session:
             return
         pending, self._pending = self._pending, []
         self._think([bound.step for bound, _ in pending])
+        self._prepare_together([bound for bound, _ in pending])
         for bound, values in pending:
             self._execute(bound, values)
+
+    def _prepare_together(self, bounds: Sequence[BoundLaunch]) -> None:
+        """Prepare launches at once: each request takes a fraction of a millisecond, which is all that many
+        programs take."""
+        try:
+            self._opened()
+            self._prepare([(bound, self._place_of(bound)) for bound in dict.fromkeys(bounds)])
+        except CompileError:  # told when it is the turn of whoever is at fault
+            return
+        except JobError as error:
+            if isinstance(told := self._died(error), DataLost):
+                raise told from error  # else nothing is lost, and all may be tried one after the other
+
+    def _place_of(self, bound: BoundLaunch) -> int:
+        place = bound.pinned if bound.pinned is not None else bound.group.place
+        assert place is not None
+        return place
 
     def _think(self, coming: list[ProgramStep]) -> None:
         steps = [*self._planner.steps, *coming]
@@ -439,7 +459,7 @@ class Session:
         """Take account of what launches took by their devices' clocks."""
         if self._stream is None:
             return
-        for bound in list(self._bound_launches()):
+        for bound in list(self._bound_launches.values()):
             if bound.group not in groups:
                 continue
             for place, number in bound.numbers.items():
@@ -451,19 +471,8 @@ class Session:
                         bound.group.measured[place] = time.count
                     bound.told[place] = time.count
 
-    def _bound_launches(self) -> Iterable[BoundLaunch]:
-        return self._all_bound.values()
-
-    @property
-    def _all_bound(self) -> dict[int, BoundLaunch]:
-        if not hasattr(self, "_bound_by_number"):
-            self._bound_by_number: dict[int, BoundLaunch] = {}
-        return self._bound_by_number
-
     def _execute(self, bound: BoundLaunch, values: tuple[Any, ...]) -> None:
-        group = bound.group
-        place = bound.pinned if bound.pinned is not None else group.place
-        assert place is not None
+        group, place = bound.group, self._place_of(bound)
         self._clock = clock = self._clock + 1
         location = self._locations[place]
         bit = 1 << location
@@ -471,7 +480,8 @@ class Session:
         try:
             number = bound.numbers.get(place)
             if number is None or bound.generation != self.generation:
-                number = self._prepare(bound, place)
+                self._prepare([(bound, place)])
+                number = bound.numbers[place]
             for array, needed, _ in touched:
                 array.used = clock
                 if array.lent:
@@ -507,26 +517,30 @@ class Session:
             if old != new:
                 stream.value(number, bound.value_places[position], new)
 
-    def _prepare(self, bound: BoundLaunch, place: int) -> int:
-        if bound.generation != self.generation:
-            bound.numbers.clear()
-            bound.told.clear()
-            bound.generation = self.generation
-        number = bound.numbers.get(place)
-        if number is None:
-            number = self._opened().prepare(bound.launch_for(self.devices[place].id, place))
+    def _prepare(self, wanted: Sequence[tuple[BoundLaunch, int]]) -> None:
+        """Prepare launches for places, those that are not yet."""
+        stream = self._opened()
+        for bound, _ in wanted:
+            if bound.generation != self.generation:
+                bound.numbers.clear()
+                bound.told.clear()
+                bound.generation = self.generation
+        new = [(bound, place) for bound, place in wanted if place not in bound.numbers]
+        if not new:
+            return
+        numbers = stream.prepare([bound.launch_for(self.devices[place].id) for bound, place in new])
+        for (bound, place), number in zip(new, numbers, strict=True):
             bound.numbers[place] = number
             bound.sent[place] = bound.first_values
             self._prepared[number] = bound.group.name.rpartition(" ")[0]
-            self._all_bound[number] = bound
-        return number
+            self._bound_launches[number] = bound
 
     def _opened(self) -> Stream:
         if self._stream is None:
             self._stream = self.backend.stream()
             self.generation += 1
             self._prepared.clear()
-            self._all_bound.clear()
+            self._bound_launches.clear()
             for array in self._arrays.values():
                 array.held = 0
             self._taken = [0] * len(self.devices)
@@ -900,7 +914,7 @@ class BoundLaunch:
         self._latest, self._latest_touched = values, self._touched[key]
         return self._latest_touched
 
-    def launch_for(self, device: str, place: int) -> StreamLaunch:
+    def launch_for(self, device: str) -> StreamLaunch:
         """What a stream prepares."""
         return StreamLaunch(
             self.kernel.build, device, self.span, 0, 0, self.span.groups[0], self.plan.arguments

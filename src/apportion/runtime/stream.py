@@ -8,6 +8,7 @@ queued takes effect as if each command ended before the next one began.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -58,8 +59,8 @@ class Stream(ABC):
     """Queues launches and copies. It holds what it prepared: close it, or use it in a `with`."""
 
     @abstractmethod
-    def prepare(self, launch: StreamLaunch) -> int:
-        """Compile a launch and set its arguments; the number to queue it by."""
+    def prepare(self, launches: Sequence[StreamLaunch]) -> list[int]:
+        """Compile launches and set their arguments; the numbers to queue them by."""
 
     @abstractmethod
     def launch(self, number: int) -> None:

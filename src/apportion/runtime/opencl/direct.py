@@ -81,13 +81,12 @@ class DirectOpenCLBackend(Backend):
 
     def close(self) -> None:
         """Let go of memory; drivers stay loaded as long as the process lives."""
-        for number in self._attached:
-            self._driver.detach(number)
+        self._driver.detach(sorted(self._attached))
         self._attached.clear()
         self._regions.clear()
 
     def _attach(self, number: int) -> None:
         if number not in self._attached:
             region = self._regions[number]
-            self._driver.attach(number, os.dup(region.descriptor), region.nbytes)
+            self._driver.attach([(number, region.nbytes)], [os.dup(region.descriptor)])
             self._attached.add(number)

@@ -9,7 +9,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,15 +51,17 @@ class Driver:
         """All devices, in the order the loader gives them, the CPU first."""
         return [queue.info for queue in self.devices.values()]
 
-    def attach(self, number: int, descriptor: int, nbytes: int) -> None:
-        """Map a region that the other process made."""
-        self.regions[number] = (memory.attached(descriptor, nbytes), nbytes)
+    def attach(self, regions: Sequence[tuple[int, int]], descriptors: Sequence[int]) -> None:
+        """Map regions that the other process made, by their numbers and bytes."""
+        for (number, nbytes), descriptor in zip(regions, descriptors, strict=True):
+            self.regions[number] = (memory.attached(descriptor, nbytes), nbytes)
 
-    def detach(self, number: int) -> None:
-        """Forget a region, and every buffer made for it."""
-        self.regions.pop(number, None)
-        for queue in self.devices.values():
-            queue.forget(number)
+    def detach(self, numbers: Sequence[int]) -> None:
+        """Forget regions, and every buffer made for them."""
+        for number in numbers:
+            self.regions.pop(number, None)
+            for queue in self.devices.values():
+                queue.forget(number)
 
     def build(self, build: Build, devices: list[str]) -> dict[str, int]:
         """Compile for these devices; the largest work-group that each allows."""
@@ -121,9 +123,10 @@ class Driver:
         """Do from now on what a ring in shared memory says, in a thread of its own."""
         self._stream = serve_ring(self.regions[region][0][memory.PAGE :], descriptor, self.engine)
 
-    def prepare_stream(self, number: int, launch: StreamLaunch) -> None:
-        """Compile a launch that the ring will name by its number."""
-        self._opened.prepare(number, launch)
+    def prepare_stream(self, first: int, launches: Sequence[StreamLaunch]) -> None:
+        """Compile launches that the ring will name by their numbers, from the first one on."""
+        for number, launch in enumerate(launches, first):
+            self._opened.prepare(number, launch)
 
     def stream_failure(self) -> None:
         """Raise what a command of the ring failed of."""

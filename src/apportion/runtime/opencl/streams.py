@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +38,6 @@ class WorkerStream(Stream):
         self._ring = Ring(self._region.array(np.uint8, SIZE), ours)
         self._push = self._ring.push
         self._fence = 0
-        self._number = -1
         self._process = worker.serving
         self._waited = True
         self._on_host: list[bool] = []
@@ -47,16 +46,15 @@ class WorkerStream(Stream):
         self._most_look = LOOK_SECONDS if processors() >= SPARE_PROCESSORS else 0.0
         self._look = self._most_look
 
-    def prepare(self, launch: StreamLaunch) -> int:
-        """Compile in the worker, and keep it there."""
+    def prepare(self, launches: Sequence[StreamLaunch]) -> list[int]:
+        """Compile in the worker, and keep it there: one request for all."""
         self.wait()  # compiling takes long, and memory that was let go of may be forgotten now
-        self._number += 1
-        if self._number >= TIMED:
+        first = len(self._on_host)
+        if first + len(launches) > TIMED:
             raise InvalidSetting(f"A session prepares {TIMED} different launches at most")
-        regions = [place.region for place in launch.arguments if isinstance(place, ArrayPlace)]
-        self._on_host.append(self._shares_memory[launch.device])
-        self._worker.prepare_stream(self._number, launch, regions)
-        return self._number
+        self._worker.prepare_stream(first, launches)
+        self._on_host += [self._shares_memory[launch.device] for launch in launches]
+        return list(range(first, len(self._on_host)))
 
     def launch(self, number: int) -> None:
         """Write it to the ring."""
@@ -130,19 +128,20 @@ class DirectStream(Stream):
         self._counts = np.zeros(TIMED, np.int64)
         self._seconds = np.zeros(TIMED)
         self._engine: Engine = driver.engine(self._told)
-        self._number = -1
+        self._prepared = 0
 
     def _told(self, number: int, count: int, seconds: float) -> None:
         self._counts[number], self._seconds[number] = count, seconds
 
-    def prepare(self, launch: StreamLaunch) -> int:
+    def prepare(self, launches: Sequence[StreamLaunch]) -> list[int]:
         """Compile here."""
-        for place in launch.arguments:
-            if isinstance(place, ArrayPlace):
-                self._attach(place.region)
-        self._number += 1
-        self._engine.prepare(self._number, launch)
-        return self._number
+        for launch in launches:
+            for place in launch.arguments:
+                if isinstance(place, ArrayPlace):
+                    self._attach(place.region)
+            self._engine.prepare(self._prepared, launch)
+            self._prepared += 1
+        return list(range(self._prepared - len(launches), self._prepared))
 
     def launch(self, number: int) -> None:
         """Queue it."""

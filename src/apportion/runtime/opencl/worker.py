@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,8 @@ _DRIVER_BYTES = 2 << 30
 "What Python, the drivers and their threads may map to write to, used or not, beyond what is measured."
 _MOST_THREADS = 1024 + 16 * (os.cpu_count() or 1)
 _MOST_LOG_BYTES = 64 << 20
+_MOST_DESCRIPTORS = 64
+"Files that are handed over at once; Linux takes 253."
 _LAST_WORDS = 4096
 "Bytes of what a worker printed that are looked at when it has died."
 _START_SECONDS = 60.0
@@ -196,9 +198,7 @@ class Worker:
         if self._process is not None and (kept := self._sent.get(id(plan))) is not None:
             return self._run_again(kept)
         self.allow(readable=header_folders(plan.build.options))
-        for place in plan.arguments:
-            if isinstance(place, ArrayPlace):
-                self._attach(place.region)
+        self._attach(*(place.region for place in plan.arguments if isinstance(place, ArrayPlace)))
         slot = next(self._slots)
         outcome: LaunchOutcome = self._ask(
             "run", slot, plan, seconds=self.limits.build_seconds, doing=_running(plan), answer=LaunchOutcome
@@ -235,15 +235,18 @@ class Worker:
         """
         self._attach(region)
         self._ask(
-            "open_stream", region, seconds=_START_SECONDS, doing="opening a stream", descriptor=descriptor
+            "open_stream", region, seconds=_START_SECONDS, doing="opening a stream", descriptors=(descriptor,)
         )
 
-    def prepare_stream(self, number: int, launch: StreamLaunch, regions: list[int]) -> None:
-        """Compile a launch of a stream, over memory of these numbers."""
-        for region in regions:
-            self._attach(region)
-        doing = f"compiling {launch.build.kernel!r} for {launch.device}"
-        self._ask("prepare_stream", number, launch, seconds=self.limits.build_seconds, doing=doing)
+    def prepare_stream(self, first: int, launches: Sequence[StreamLaunch]) -> None:
+        """Compile launches of a stream; the number of the first, those of the others follow."""
+        places = [place for launch in launches for place in launch.arguments]
+        self._attach(*(place.region for place in places if isinstance(place, ArrayPlace)))
+        what = dict.fromkeys(f"{launch.build.kernel!r} for {launch.device}" for launch in launches)
+        self._ask(
+            "prepare_stream", first, list(launches), seconds=self.limits.build_seconds,
+            doing=f"compiling {', '.join(what)}",
+        )  # fmt: skip
 
     def stream_failure(self) -> None:
         """Raise what a stream's command failed of; the worker is replaced then."""
@@ -292,7 +295,9 @@ class Worker:
     def open_again(self, region: int, descriptor: int) -> None:
         """Have the worker launch again what a ring in shared memory says; as `open_stream`."""
         self._attach(region)
-        self._ask("open_again", region, seconds=_START_SECONDS, doing="opening a ring", descriptor=descriptor)
+        self._ask(
+            "open_again", region, seconds=_START_SECONDS, doing="opening a ring", descriptors=(descriptor,)
+        )
 
     def again_failure(self) -> None:
         """Raise what a repeated launch failed of."""
@@ -397,20 +402,23 @@ class Worker:
                 "Leave out --require-confinement to run them all the same"
             )
 
-    def _attach(self, number: int) -> None:
+    def _attach(self, *numbers: int) -> None:
+        """Have the process map regions, as far as it does not yet."""
+        gone = []
         while self._gone:
-            old = self._gone.pop()
-            if old in self._attached:
-                self._attached.discard(old)
-                self._ask("detach", old, seconds=_START_SECONDS, doing="freeing memory")
-        if self._socket is not None and number in self._attached:
-            return
-        region = self._regions[number]
-        self._ask(
-            "attach", number, region.nbytes, seconds=_START_SECONDS, doing="sharing memory",
-            descriptor=region.descriptor,
-        )  # fmt: skip
-        self._attached.add(number)
+            gone.append(self._gone.pop())
+        if old := self._attached.intersection(gone):
+            self._attached -= old
+            self._ask("detach", sorted(old), seconds=_START_SECONDS, doing="freeing memory")
+        known: set[int] = self._attached if self._socket is not None else set()
+        new = [self._regions[number] for number in dict.fromkeys(numbers) if number not in known]
+        for start in range(0, len(new), _MOST_DESCRIPTORS):
+            some = new[start : start + _MOST_DESCRIPTORS]
+            self._ask(
+                "attach", [(region.number, region.nbytes) for region in some], seconds=_START_SECONDS,
+                doing="sharing memory", descriptors=[region.descriptor for region in some],
+            )  # fmt: skip
+            self._attached.update(region.number for region in some)
 
     def _ask(
         self,
@@ -419,7 +427,7 @@ class Worker:
         seconds: float,
         doing: str,
         answer: Any = None,
-        descriptor: int = -1,
+        descriptors: Sequence[int] = (),
         seen: Any = None,
         report: Callable[[Any], None] | None = None,
     ) -> Any:
@@ -429,7 +437,7 @@ class Worker:
             seconds: how long compiling may take, or the whole where nothing is compiled.
             doing: what errors say was done.
             answer: the type of the answer; None: there is none.
-            descriptor: a file that is handed over with the request.
+            descriptors: files that are handed over with the request.
             seen: the type of what is reported on the way.
             report: is told that.
         """
@@ -443,8 +451,8 @@ class Worker:
         assert listener is not None
         try:
             send(connection, (request, arguments), _START_SECONDS)
-            if descriptor >= 0:
-                socket.send_fds(connection, [b"d"], [descriptor])
+            if descriptors:
+                socket.send_fds(connection, [b"d"], descriptors)
             end = time.monotonic() + seconds
             begun = False
             said = listener.heard(partial(self._wait, connection, seconds, doing, end))

@@ -42,9 +42,12 @@ def serve(connection: socket.socket) -> None:
         name, arguments = request
         try:
             driver = driver or Driver()
-            if name in ("attach", "open_stream", "open_again"):
+            if name == "attach":
+                _, descriptors, _, _ = socket.recv_fds(connection, 1, len(arguments[0]))
+                arguments = (*arguments, descriptors)
+            elif name in ("open_stream", "open_again"):
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-                arguments = (arguments[0], descriptors[0], *arguments[1:])
+                arguments = (*arguments, descriptors[0])
             elif name == "run":
                 arguments = (*arguments, partial(tell, connection, BEGUN))
             elif name == "visit":
