@@ -19,7 +19,7 @@ import time
 import apportion
 
 def spin(*, tile, unroll):
-    end = time.process_time() + 2e-4 * (1 + abs(tile - 16) / 16) * (1 + (unroll != 2))
+    end = time.process_time() + 5e-4 * (1 + abs(tile - 16) / 16) * (1 + 4 * (unroll != 2))
     while time.process_time() < end:
         pass
 

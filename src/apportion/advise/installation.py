@@ -41,6 +41,7 @@ PURPOSES = {
     "serve": "the studio: `apportion serve`",
     "schedule": "scheduling jobs by linear programs",
     "ray": "running work on a Ray cluster",
+    "frames": "exchanging counters with pandas, Hatchet and Thicket",
     "docs": "building the documentation site",
     "counters": "telling the instruction mix of programs, and counting what kernels do",
 }

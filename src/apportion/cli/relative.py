@@ -56,10 +56,11 @@ def predict(
         json: Print one line of JSON for each run.
     """
     known = dict(known_time(word) for word in seconds or ())
+    chosen = relative_model(model) if model else None
     runs = [profile for path in profiles for profile in read_profiles(path)]
     drawn = []
     for run in runs:
-        learned = relative_model(model) if model else shipped_for(run)
+        learned = chosen or shipped_for(run)
         # Systems were added to the model of kernels that is shipped.
         added = kept_systems() if learned is shipped() else {}
         for system in known:
