@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.settings import cache_folder, convert, load, read_json, read_toml, replace_file
+from apportion.settings import (
+    cache_folder,
+    convert,
+    home_folder,
+    load,
+    read_json,
+    read_toml,
+    replace_file,
+)
 
 
 @dataclass(frozen=True)
@@ -203,3 +211,17 @@ def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(ki
         assert process.returncode == 0
     assert (tmp_path / "alive" / ("inner" if kind == "folder" else "")).read_text() == "whole"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alive", "next"]
+
+
+def test_the_home_folder_is_kept_and_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("APPORTION_HOME", str(tmp_path / "one"))
+    assert home_folder("models") is home_folder("models")  # new paths at every answer cost a service memory
+    assert home_folder("models") == tmp_path / "one" / "models"
+    monkeypatch.setenv("APPORTION_HOME", str(tmp_path / "two"))
+    assert home_folder("models") == tmp_path / "two" / "models"
+    monkeypatch.delenv("APPORTION_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert home_folder() == tmp_path / "data" / "apportion"
+    monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert home_folder() == tmp_path / "home" / ".local" / "share" / "apportion"

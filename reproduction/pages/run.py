@@ -30,6 +30,7 @@ from reproduction.policies.run import policies
 from reproduction.programs.run import programs
 from reproduction.relative.programs import relative_programs
 from reproduction.scheduling.run import scheduling
+from reproduction.service.page import page as service_page
 from reproduction.tuning.run import tuning
 from reproduction.unseen.run import unseen
 
@@ -137,7 +138,8 @@ PAGES = {
     ),
     "scheduling-slurm-ray": ResultsPage("python -m pytest tests/schedule/slurm tests/jobs"),
     "service": ResultsPage(
-        "python -m reproduction.service.load ..., python -m reproduction.service.abuse ..."
+        "python -m reproduction.service.load ..., python -m reproduction.service.abuse ...",
+        lambda out: replace_file(out / "service.md", service_page()),
     ),
     "tensor-ranking": ResultsPage("python -m reproduction tensor-ranking --data ... --collection ..."),
     "tuning": ResultsPage(

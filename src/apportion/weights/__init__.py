@@ -19,6 +19,8 @@ from apportion.settings import convert, home_folder, read_json, replace_file
 WEIGHTS = Path(__file__).parent
 "The folder of the shipped models."
 MANIFEST = "manifest.json"
+OWN = "models"
+"The folder of the user's own, in `settings.home_folder`."
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class ModelManifest:
 
 def own_folder() -> Path:
     """Where the user's own models are kept under their names; see `settings.home_folder`."""
-    return home_folder("models")
+    return home_folder(OWN)
 
 
 def manifest(folder: Path | None = None) -> ModelManifest:
@@ -89,12 +91,11 @@ def manifest(folder: Path | None = None) -> ModelManifest:
     """
     if folder is not None:
         return _manifest(folder)
-    own = own_folder()
     try:
-        changed = (own / MANIFEST).stat().st_mtime_ns
+        changed = home_folder(OWN, MANIFEST).stat().st_mtime_ns
     except OSError:
         return _manifest(WEIGHTS)
-    return _with_own(own, changed)
+    return _with_own(own_folder(), changed)
 
 
 @cache

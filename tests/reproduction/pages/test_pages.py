@@ -25,7 +25,7 @@ def test_a_page_made_again_from_its_words_and_tables_is_the_one_that_is_there(na
     assert render(name) == (RESULTS / f"{name}.md").read_text(), again
 
 
-@pytest.mark.parametrize("name", ["dataflow-published", "hostile", "relative-programs"])
+@pytest.mark.parametrize("name", ["dataflow-published", "hostile", "relative-programs", "service"])
 def test_a_page_made_again_from_stored_measurements_is_the_one_that_is_there(name: str, tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
         main(["pages", name, "--out", str(tmp_path)])
