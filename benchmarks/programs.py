@@ -37,9 +37,9 @@ from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.memory import data_of, guarded
 from apportion.runtime.opencl.backend import OpenCLBackend
 from apportion.runtime.opencl.platforms import worker_environment
+from apportion.suite.programs import PROGRAMS
+from apportion.suite.programs.base import Calls, Program, ProgramInstance, SessionCalls
 from reproduction.packed_ir import pack, unpack
-from reproduction.programs.suite import PROGRAMS
-from reproduction.programs.suite.base import Calls, Program, ProgramInstance, SessionCalls
 
 HOST = "host"
 SESSION = "session"

@@ -30,9 +30,9 @@ from apportion.program.kernel.access import accesses_of
 from apportion.runtime.base import LocalMemory
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.platforms import worker_environment
+from apportion.suite.programs import PROGRAMS
+from apportion.suite.programs.base import Calls, Program, ProgramInstance
 from reproduction.packed_ir import unpack
-from reproduction.programs.suite import PROGRAMS
-from reproduction.programs.suite.base import Calls, Program, ProgramInstance
 
 POLICIES = ("dmda", "dmdas")
 

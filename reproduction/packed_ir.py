@@ -19,8 +19,8 @@ from apportion.program import frontends
 from apportion.program.compile import ir_of
 from apportion.program.source import Source
 from apportion.suite import PROBLEMS
+from apportion.suite.programs import PROGRAMS
 from reproduction.__main__ import main as reproduce
-from reproduction.programs.suite import PROGRAMS
 
 
 def pack(path: Path, more: Iterable[Source] = ()) -> None:

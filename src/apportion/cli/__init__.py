@@ -50,7 +50,10 @@ GROUPS = {
         "devices": ("apportion.cli.devices:devices", "List the devices that kernels can run on."),
         "measure": ("apportion.cli.measure:measure", "Measure kernels on every device, into a table."),
         "calibrate": ("apportion.cli.calibrate:calibrate", "Adapt the timing model to this machine."),
-        "suite": ("apportion.cli.suite:suite", "Verify and time the bundled kernels on every device."),
+        "suite": (
+            "apportion.cli.suite:suite",
+            "Verify and time the bundled kernels and programs on every device.",
+        ),
         "generate": (
             "apportion.cli.generate:generate",
             "Generate verified kernels to measure and learn from.",

@@ -1,7 +1,9 @@
-"""Running the suite: problems verified against NumPy and timed, on each device alone and on all together."""
+"""Running the suite: verified against NumPy and timed, on each device alone and on all together."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +13,17 @@ from numpy.typing import NDArray
 from apportion.coexecution.bound import BoundKernel, Execution
 from apportion.coexecution.compare import compare
 from apportion.coexecution.forecast import Predictor, from_speeds
+from apportion.coexecution.session import Session
 from apportion.coexecution.sharing import Together
 from apportion.errors import ApportionError
 from apportion.runtime.backend import Backend
 from apportion.suite.base import Instance, Problem
+from apportion.suite.programs.base import Program, SessionCalls
 
 TOGETHER = "together"
 "The name under which all devices at once are reported."
+SESSION = "session"
+"The name under which a program is reported whose session chose the devices."
 
 
 @dataclass(frozen=True)
@@ -101,3 +107,50 @@ def _shared(bound: BoundKernel) -> Execution:
     """Leave the result of a shared launch, also where one device is faster: it is what must be verified."""
     bound.binding.restore()
     return bound.run("learned+feedback" if bound.case.obstacle else "even")
+
+
+def run_programs(
+    programs: Iterable[Program],
+    backend: Backend,
+    *,
+    devices: Sequence[str] | None = None,
+    size: str = "usual",
+    repeats: int = 3,
+    seed: int = 0,
+    predictor: Predictor = from_speeds,
+) -> Iterator[Result]:
+    """Verify and time programs in sessions; one that fails is reported, and the next one is run.
+
+    Args:
+        devices: ids of the devices; None for all.
+        size: `small` (for tests, not for timing) or `usual` instances.
+        repeats: rounds that are timed after the first one.
+        predictor: predicts what kernels take that have not run yet.
+    """
+    names = list(devices) if devices is not None else [info.id for info in backend.devices()]
+    for program in programs:
+        for device in [*names, *([SESSION] if len(names) > 1 else [])]:
+            try:
+                with Session(names, backend=backend, predictor=predictor) as session:
+                    yield _rounds(session, program, device, getattr(program, size), repeats, seed)
+            except ApportionError as error:
+                yield Result(program.name, device, None, verified=False, said=str(error))
+
+
+def _rounds(session: Session, program: Program, device: str, size: int, repeats: int, seed: int) -> Result:
+    instance = program.instance(size, seed=seed)
+    calls = SessionCalls(session, program, instance.arrays, None if device == SESSION else device)
+    milliseconds = []
+    wrong = None
+    for number in range(1 + repeats):
+        began = time.perf_counter()
+        instance.steps(calls)
+        session.wait()
+        milliseconds.append(1e3 * (time.perf_counter() - began))
+        if number == 0:
+            wrong = program.verify(instance.expected, {name: calls.read(name) for name in instance.expected})
+    said = f"the first round took {milliseconds[0]:.3f} ms"
+    if device == SESSION:
+        places = dict.fromkeys(decision.device for decision in session.explain())
+        said += f", kernels ran on {' and '.join(places)}"
+    return Result(program.name, device, statistics.median(milliseconds[1:]), wrong is None, wrong or said)

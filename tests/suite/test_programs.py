@@ -11,8 +11,8 @@ from apportion.errors import InvalidSetting, UnknownName
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.opencl.backend import OpenCLBackend
-from reproduction.programs.suite import PROGRAMS, program_of
-from reproduction.programs.suite.base import SessionCalls
+from apportion.suite.programs import PROGRAMS, program_of
+from apportion.suite.programs.base import SessionCalls
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("ziglang")

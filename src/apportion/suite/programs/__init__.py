@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from apportion.errors import UnknownName
-from reproduction.programs.suite import algebra, grids, orders
-from reproduction.programs.suite.base import Program
+from apportion.suite.programs import algebra, grids, orders
+from apportion.suite.programs.base import Program
 
 PROGRAMS: dict[str, Program] = {
     program.name: program for program in (*grids.PROGRAMS, *algebra.PROGRAMS, *orders.PROGRAMS)

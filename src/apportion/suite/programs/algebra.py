@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.runtime.base import LocalMemory
-from reproduction.programs.suite.base import Calls, Program, ProgramInstance
+from apportion.suite.programs.base import Calls, Program, ProgramInstance
 
 _INT = np.int32
 _GROUP, _SUMS = 64, 32

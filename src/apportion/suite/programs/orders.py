@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reproduction.programs.suite.base import Calls, Program, ProgramInstance
+from apportion.suite.programs.base import Calls, Program, ProgramInstance
 
 _INT = np.int32
 _GROUP = 64

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.suite import chai
-from reproduction.programs.suite.base import Calls, Program, ProgramInstance
+from apportion.suite.programs.base import Calls, Program, ProgramInstance
 
 _INT = np.int32
 _GROUP = (16, 4)

@@ -75,7 +75,7 @@ class Program:
 
     def source(self) -> Source:
         """The kernels' source."""
-        here = files("reproduction.programs.suite") / "kernels" / self.file
+        here = files("apportion.suite.programs") / "kernels" / self.file
         path = here if here.is_file() else files("apportion.suite") / "kernels" / self.file
         return Source(path.read_text(), "opencl", self.file)
 
