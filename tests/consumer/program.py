@@ -27,7 +27,7 @@ def where_to_run() -> apportion.Prediction:
     answer = apportion.predict(source, local_size=64, bytes=1 << 20, global_size=1 << 17)
     low, high = answer.interval
     assert 0 <= low <= answer.cpu_share <= high <= 1
-    assert answer.device in ("cpu", "gpu")
+    assert answer.device.startswith(("cpu", "gpu"))  # cpu2 where a driver offers two
     why: apportion.Explanation = apportion.explain(source, local_size=64, bytes=1 << 20)
     strongest: str = why.strongest[0].text
     assert strongest

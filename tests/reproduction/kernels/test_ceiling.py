@@ -93,4 +93,4 @@ def test_the_figure_shows_both_distributions(table: KernelTable) -> None:
     drawn = figure(table)
     assert drawn.startswith("<svg")
     assert drawn.count("<rect") == 1 + 5 + 20
-    assert "75 %: 2 rows" in drawn
+    assert "<title>75: 2</title>" in drawn
