@@ -171,7 +171,7 @@ def _mean_of_folds(form: str, folds: Sequence[Compared]) -> dict[str, Interval]:
     found = {}
     for name in each[0]:
         values = np.array([one[name] for one in each])
-        found[name] = _interval(float(values.mean()), values[drawn].mean(1))
+        found[name] = Interval.resampled(float(values.mean()), values[drawn].mean(1))
     return found
 
 
@@ -182,7 +182,7 @@ def _together(form: str, folds: Sequence[Compared]) -> dict[str, Interval]:
         for _ in range(_BOOTSTRAPS // 5)
     ]
     return {
-        name: _interval(value, np.array([one[name] for one in drawn]))
+        name: Interval.resampled(value, np.array([one[name] for one in drawn]))
         for name, value in _pooled(form, folds).items()
     }
 
@@ -190,11 +190,6 @@ def _together(form: str, folds: Sequence[Compared]) -> dict[str, Interval]:
 def _pooled(form: str, folds: Sequence[Compared]) -> dict[str, float]:
     truth, said, cpu_time, gpu_time = (np.concatenate(side) for side in zip(*folds, strict=True))
     return measures_of(form, (truth, said, cpu_time, gpu_time))
-
-
-def _interval(value: float, drawn: Numbers) -> Interval:
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(value, float(low), float(high))
 
 
 def _classical(

@@ -205,8 +205,7 @@ def _interval(tests: list[Tested], of: Callable[[Tested], Numbers]) -> Interval:
     for _ in range(_BOOTSTRAPS):
         chosen = random.integers(0, len(sums), len(sums))
         drawn.append(sums[chosen].sum() / counts[chosen].sum())
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(float(np.average(values, weights=weights)), float(low), float(high))
+    return Interval.resampled(np.average(values, weights=weights), drawn)
 
 
 def spreads_of(tests: Sequence[Tested]) -> tuple[float, float]:

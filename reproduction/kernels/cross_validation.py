@@ -339,8 +339,5 @@ def _intervals(
         chosen = np.concatenate([folds[i] for i in random.integers(0, len(folds), len(folds))])
         resampled.append(measures_of(task, table, rows[chosen], shares[chosen]))
     return {
-        name: Interval(
-            mean.value, *(float(q) for q in np.quantile([one[name] for one in resampled], [0.025, 0.975]))
-        )
-        for name, mean in means.items()
+        name: Interval.resampled(mean.value, [one[name] for one in resampled]) for name, mean in means.items()
     }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.learn.metrics import Interval
 from apportion.report.numbers import with_interval
 from apportion.report.tabular import markdown_table
 
@@ -131,9 +132,8 @@ def _middle(drawn: Drawn) -> float:
     return float(drawn[0])
 
 
-def _interval(drawn: Drawn) -> tuple[float, float, float]:
-    low, high = np.quantile(drawn[1:], [0.025, 0.975])
-    return float(drawn[0]), float(low), float(high)
+def _interval(drawn: Drawn) -> Interval:
+    return Interval.resampled(drawn[0], drawn[1:])
 
 
 def _ratio(above: Drawn, below: Drawn) -> Drawn:
@@ -143,13 +143,12 @@ def _ratio(above: Drawn, below: Drawn) -> Drawn:
     )
 
 
-def _geometric(ratios: Sequence[Drawn]) -> tuple[float, float, float]:
+def _geometric(ratios: Sequence[Drawn]) -> Interval:
     """The geometric mean over programs, and its interval when programs and their rounds are drawn anew."""
     logs = np.log(np.stack(ratios))  # (P, 1 + draws)
     chosen = np.random.default_rng(_SEED).integers(len(logs), size=(logs.shape[1] - 1, len(logs)))
     again = logs[chosen, np.arange(1, logs.shape[1])[:, None]].mean(axis=1)
-    low, high = np.quantile(again, [0.025, 0.975])
-    return tuple(float(math.exp(each)) for each in (logs[:, 0].mean(), low, high))  # type: ignore[return-value]
+    return Interval.resampled(math.exp(logs[:, 0].mean()), np.exp(again))
 
 
 def _said(drawn: Drawn) -> str:
@@ -177,7 +176,7 @@ def _goals(
     rows = [
         (
             "later rounds over the best static assignment, geometric mean", with_interval(mean), "≤ 1.03",
-            _met(mean[0] <= 1.03),
+            _met(mean.value <= 1.03),
         ),
         (
             f"the worst later round over everything on one device ({worst})", _said(alone[worst]),

@@ -24,6 +24,12 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def resampled(cls, value: float, drawn: Sequence[float] | NDArray[np.float64]) -> Interval:
+        """A value, with the middle 95 % of what it was on resampled data."""
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        return cls(float(value), float(low), float(high))
+
 
 def counts(truth: NDArray[Any], decided: NDArray[Any], start: NDArray[np.int64] | None = None) -> Counts:
     """How often each answer was right and wrong: (4,) over all, or (B, 4) over runs that begin at `start`."""
@@ -86,8 +92,7 @@ def bootstrap(
         c = joined
     random = np.random.default_rng(seed)
     drawn = [measure(c[random.integers(0, len(c), len(c))].sum(axis=0)) for _ in range(samples)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(measure(c.sum(axis=0)), float(low), float(high))
+    return Interval.resampled(measure(c.sum(axis=0)), drawn)
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
@@ -123,8 +128,7 @@ def over_groups(
     size = np.ones(len(count)) if alike else count.astype(np.float64)
     total = total / count if alike else total
     drawn = np.random.default_rng(seed).integers(0, len(count), (samples, len(count)))
-    low, high = np.quantile(total[drawn].sum(axis=1) / size[drawn].sum(axis=1), [0.025, 0.975])
-    return Interval(float(total.sum() / size.sum()), float(low), float(high))
+    return Interval.resampled(total.sum() / size.sum(), total[drawn].sum(axis=1) / size[drawn].sum(axis=1))
 
 
 def _share(part: Any, whole: Any) -> float:

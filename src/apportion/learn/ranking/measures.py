@@ -128,8 +128,7 @@ def over_graphs_and_seeds(
     seeds = random.integers(0, len(array), (samples, len(array)))
     graphs = random.integers(0, array.shape[1], (samples, array.shape[1]))
     drawn = array[seeds[:, :, None], graphs[:, None, :]].mean(axis=(1, 2))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Interval(float(array.mean()), float(low), float(high))
+    return Interval.resampled(array.mean(), drawn)
 
 
 def competition_total(means: Mapping[str, float]) -> float:

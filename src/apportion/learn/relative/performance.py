@@ -114,12 +114,7 @@ def bootstrap_groups(
         for _ in range(samples)
     ]
     found = measure(np.arange(len(member)))
-    return {
-        name: Interval(
-            value, *(float(end) for end in np.quantile([one[name] for one in drawn], [0.025, 0.975]))
-        )
-        for name, value in found.items()
-    }
+    return {name: Interval.resampled(value, [one[name] for one in drawn]) for name, value in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
