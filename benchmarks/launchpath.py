@@ -3,15 +3,12 @@ between.
 
     python -m benchmarks.launchpath --device gpu
 
-A kernel over 1,024 work-items that does next to nothing is bound once and launched again and again.
-`queue`: from the
-Python call until the launch is handed on, with nobody waiting. `each`: the same loop with one wait at its
-end, divided
-by the launches: what a program of short kernels pays. `there and back`: a launch and a wait, again and
-again. Methods
-take turns; medians over the turns, in microseconds. `share` is a bound kernel of `apportion.share` with
-everything to one device: it waits by its nature. `a byte there and back` is what a process that only answers
-takes: no isolation costs less.
+A kernel over 1,024 work-items that does next to nothing is bound once and launched again and again. `queue`:
+from the Python call until the launch is handed on, with nobody waiting. `each`: the same loop with one wait
+at its end, divided by the launches: what a program of short kernels pays. `there and back`: a launch and a
+wait, again and again. Methods take turns; medians over the turns, in microseconds. `share` is a bound kernel
+of `apportion.share` with everything to one device: it waits by its nature. `a byte there and back` is what a
+process that only answers takes: no isolation costs less.
 """
 
 from __future__ import annotations

@@ -3,12 +3,9 @@
     python -m benchmarks.starpu --replay ./starpu_replay --out starpu.jsonl
 
 StarPU's OpenCL workers stand for both devices (STARPU_OPENCL_ON_CPUS), one for each. Its performance models
-are trained
-by rounds of their own (STARPU_CALIBRATE), in a folder that is empty to begin with; then each policy runs in
-a new
-process. What a program reads between launches is left out: the launches are those that a run with NumPy's
-control flow
-made. Kernels, arguments and ranges are the ones of `benchmarks.programs`.
+are trained by rounds of their own (STARPU_CALIBRATE), in a folder that is empty to begin with; then each
+policy runs in a new process. What a program reads between launches is left out: the launches are those that
+a run with NumPy's control flow made. Kernels, arguments and ranges are the ones of `benchmarks.programs`.
 """
 
 from __future__ import annotations

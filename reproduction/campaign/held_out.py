@@ -31,10 +31,9 @@ METHODS = (OURS, PLAIN, SPEEDS, CAUTIOUS, "trees on the share", *CONSTANTS, "Eq.
 """What is compared. The timing model's cut is the one that costs least in the mean over what may be true;
 beside it the cut that would be best if times were exactly as predicted. `calibrated speeds`: what launches
 consist of over what each device was measured to do per second, learned from nothing; beside it what
-`apportion run` makes of them where it has no model: a launch is shared only where that promises much.
-`best constant`: the
-share with the smallest error, or for regret the smallest regret, on the rows learned from. `Eq. 5.8`: the
-ratio of the true times, which only a measurement knows."""
+`apportion run` makes of them where it has no model: a launch is shared only where that promises much. `best
+constant`: the share with the smallest error, or for regret the smallest regret, on the rows learned from.
+`Eq. 5.8`: the ratio of the true times, which only a measurement knows."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,9 @@
 """Policies rehearsed on the campaign: launches take what they took there, and forecasts are those of a model
-that
-never saw the suite. For choosing settings; policies are judged elsewhere, on kernels that are not in here.
+that never saw the suite. For choosing settings; policies are judged elsewhere, on kernels that are not in
+here.
 
 The campaign launched devices alone, whole ranges and parts of them. So what sharing costs on top is drawn
-here
-(about what forecasts take it to be), launches vary, and a launch after another takes longer.
+here (about what forecasts take it to be), launches vary, and a launch after another takes longer.
 """
 
 from __future__ import annotations

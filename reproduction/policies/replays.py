@@ -2,10 +2,8 @@
 they took.
 
 A recording is a folder with `devices.json` and folders of `python -m reproduction efficiency`, one for each
-size of
-the suite's instances (`apportion.runtime.replay`). Nothing here is fitted to it: what policies know of these
-kernels
-is what a forecast says that never saw them.
+size of the suite's instances (`apportion.runtime.replay`). Nothing here is fitted to it: what policies know
+of these kernels is what a forecast says that never saw them.
 """
 
 from __future__ import annotations
@@ -251,8 +249,8 @@ def without_lucky_cuts(kernel: RecordedKernel, row: Row) -> RecordedKernel:
     """The kernel, no cut of which takes less than the best one took when it was measured again.
 
     Cuts were measured a few times each: the least of them is too low. The best one was measured again, in
-    turn with
-    each device alone. This changes the kernel of the recording, so that launches take these times, too.
+    turn with each device alone. This changes the kernel of the recording, so that launches take these times,
+    too.
     """
     if kernel.curve and row.oracle is not None:
         least = min(1e-3 * row.oracle.median, kernel.curve[0.0], kernel.curve[1.0])

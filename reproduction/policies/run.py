@@ -1,6 +1,5 @@
 """`python -m reproduction policies`: the parameters of the policy `bayes`, policies replayed on recordings,
-and the
-page about them."""
+and the page about them."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def policies(
     Args:
         what: `page` writes the page. `fit` estimates the parameters of `bayes` from the campaign without the
             suite (some minutes) and stores that. `replay` has every policy launch the kernels of a
-            recording, and
-            stores what that took.
+            recording, and stores what that took.
         folder: with `replay`: a recording: devices.json, and folders of `python -m reproduction efficiency`.
         name: with `replay`: what the recording is called on the page.
         journal: with `fit`: the campaign's journal, for how much launches vary.

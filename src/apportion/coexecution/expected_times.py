@@ -146,8 +146,7 @@ class Belief:
     def log_times(self, shares: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """The mean of the log of every device's time, by how much the log odds of its part move it, and the
         variance that this leaves: the line is the one that is nearest in the mean over what the part may be.
-        Only
-        where parts were said.
+        Only where parts were said.
 
         Args:
             shares: (C, D) the devices' shares; one of 0 counts as everything.

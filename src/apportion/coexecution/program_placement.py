@@ -1,11 +1,9 @@
 """Where the launches of a program run: predicted and measured times, what moving costs, and what comes next.
 
 Launches of one kernel over one range go to one device. Which, is searched over the launches that were seen
-lately
-or wait to be placed: the sequence is simulated with every array where it would be then. A program that
-repeats
-itself is judged by what one more round takes, so that moving an array once counts little and every round
-much.
+lately or wait to be placed: the sequence is simulated with every array where it would be then. A program
+that repeats itself is judged by what one more round takes, so that moving an array once counts little and
+every round much.
 """
 
 from __future__ import annotations

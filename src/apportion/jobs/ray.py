@@ -1,8 +1,7 @@
 """Items over a Ray cluster: each worker is a process on some node, and the death of a node costs no outcome.
 
 Each worker is an actor that holds a `LocalRunner` of one process, so that deadlines, memory limits, crashes
-and what
-may come back are as on one machine. An item whose node dies is tried again elsewhere.
+and what may come back are as on one machine. An item whose node dies is tried again elsewhere.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The linear programs of scheduling: shares of systems that are fair, long or short of makespan.
 
-Jobs are rows (n), systems columns (S). `rate` is a job's speed on a system in units of its own; 0: it
-cannot run.
-Optima are far from unique, and solvers find different ones. Every program here is solved by HiGHS' dual
-simplex with
-rows in the order of the jobs; where a program asks for it, the least total share is taken among equal optima.
+Jobs are rows (n), systems columns (S). `rate` is a job's speed on a system in units of its own; 0: it cannot
+run. Optima are far from unique, and solvers find different ones. Every program here is solved by HiGHS' dual
+simplex with rows in the order of the jobs; where a program asks for it, the least total share is taken among
+equal optima.
 """
 
 from __future__ import annotations

@@ -223,8 +223,7 @@ class WeighedLaunches:
 
     def _taught(self, shares: Numbers, cap: float) -> list[float]:
         """What the launches after one under each split are expected to take: the best that can be chosen
-        once its
-        times are known, over what these may be.
+        once its times are known, over what these may be.
 
         Args:
             shares: (C, D) of the splits.
