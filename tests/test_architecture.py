@@ -296,3 +296,9 @@ def test_every_link_in_the_documentation_leads_somewhere():
             if not (page.parent / target).exists() and not target.startswith("reference/"):
                 lost.append(f"{page.relative_to(ROOT)}: {target}")
     assert lost == []
+
+
+def test_the_start_page_leads_to_every_page_of_results():
+    start = (ROOT / "docs" / "index.md").read_text()
+    pages = sorted((ROOT / "docs" / "results").glob("*.md"))
+    assert [path.name for path in pages if f"](results/{path.name})" not in start] == []
