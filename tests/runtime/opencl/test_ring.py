@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import socket
 import threading
 import time
@@ -60,3 +62,21 @@ def test_what_does_not_end_is_told_in_time(ends: tuple[Ring, Ring]) -> None:
     began = time.monotonic()
     assert not writer.ended(1, 0.05, look=0.01)
     assert time.monotonic() - began >= 0.05
+
+
+def test_a_ring_waits_on_any_descriptor() -> None:
+    """`select` takes none beyond 1,023, and each array of a program may have two."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] != resource.RLIM_INFINITY and before[1] < 2048:
+        pytest.skip("no such descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2048), before[1]))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1100)) as far:
+        memory = np.zeros(SIZE, np.uint8)
+        writer, reader = Ring(memory, far), Ring(memory, theirs)
+        writer.push(FENCE, 1)
+        assert reader.take() == (FENCE, 1, 0, 0)
+        assert not writer.ended(1, 0.001)
+        reader.tell_ended(1)
+        assert writer.ended(1, 5.0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -50,10 +50,15 @@ def send(connection: socket.socket, value: Any, seconds: float | None = None) ->
             unsent = unsent[connection.send(unsent, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
             left = None if end is None else max(0.0, end - time.monotonic())
-            if not select.select([], [connection], [], left)[1]:
+            if not _comes(connection, select.POLLOUT, left):
                 raise errors.DeadlineExceeded(
                     f"The worker was stopped: it took no request for {seconds:g} s"
                 ) from None
+
+
+def readable(connection: socket.socket, seconds: float) -> bool:
+    """Whether there is something to read within a time, or the other side has hung up."""
+    return _comes(connection, select.POLLIN, seconds)
 
 
 def receive(connection: socket.socket) -> Any:
@@ -181,6 +186,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # here: only who asks a worker needs it, when the worker has started
 
     return TypeAdapter(kind)
+
+
+def _comes(connection: socket.socket, what: int, seconds: float | None) -> bool:
+    # Not `select`, which takes no descriptor beyond 1,023: each array of a program may have two.
+    poll = select.poll()
+    poll.register(connection, what)
+    return bool(poll.poll(None if seconds is None else 1e3 * seconds))
 
 
 def _number(value: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import time
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from apportion.errors import ApportionError
 from apportion.jobs.processors import processors
 from apportion.runtime.opencl.commands import FENCE, STOP
+from apportion.runtime.opencl.pipe import readable
 
 SLOTS = 1024
 "Commands that fit: a writer that is further ahead waits."
@@ -127,7 +127,7 @@ class Ring:
         if came:
             return True
         words[_WRITER_SLEEPS] = 1
-        if words[_ENDED] < fence and select.select([self._bell], [], [], seconds)[0]:
+        if words[_ENDED] < fence and readable(self._bell, seconds):
             self._bell.recv(64)
         words[_WRITER_SLEEPS] = 0
         return bool(words[_ENDED] >= fence)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import select
 import shutil
 import signal
 import socket
@@ -41,6 +40,7 @@ from apportion.runtime.opencl.pipe import (
     expect,
     failure_of,
     printable,
+    readable,
     send,
     send_plain,
     value_of,
@@ -484,9 +484,7 @@ class Worker:
         raise error
 
     def _wait(self, connection: socket.socket, seconds: float, doing: str, end: float) -> None:
-        while not select.select([connection], [], [], min(_POLL_SECONDS, max(0.0, end - time.monotonic())))[
-            0
-        ]:
+        while not readable(connection, min(_POLL_SECONDS, max(0.0, end - time.monotonic()))):
             self._check(seconds, doing, end)
         if time.monotonic() >= end:
             self._check(seconds, doing, end)  # also one that goes on talking
