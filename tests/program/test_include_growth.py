@@ -91,3 +91,18 @@ def test_a_string_that_would_be_raw_elsewhere_hides_no_include() -> None:
     with pytest.raises(CompileError, match="may not be included"):
         check_text('char *R = R"(";\n#include "/etc/shadow"\n//)"\n', "k.c")
     check_text('auto s = R"(\n#include "ours.h"\n)";\n', "k.cc")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '// a\r#include "/etc/shadow"\n',
+        '// a\r\n#inc\\\r\nlude "/etc/shadow"\n',
+        '#inc\\\rlude "/etc/shadow"\n',
+        '// a ??/\n#include "/etc/shadow"\n',
+        '"??/" "/*\n#include "/etc/shadow"\n',
+    ],
+)
+def test_a_line_ends_where_any_compiler_ends_it(text: str) -> None:
+    with pytest.raises(CompileError, match="may not be included"):
+        check_text(text, "k.c")

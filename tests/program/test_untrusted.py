@@ -21,6 +21,10 @@ HONEST = """
 #if defined(cl_khr_fp64) && __OPENCL_C_VERSION__ >= 120 && N > 4
 #define NAME(a, b) a##_##b
 #endif
+#ifndef __K_H__
+#define __K_H__
+#endif
+#define __FMA(a, b, c) ((a) * (b) + (c))
 // asm("syscall") in a comment, and in a string: __clang__
 kernel void NAME(f, g)(global float *a, float asm_cost) { a[0] = asm_cost; /* #if __clang_major__ */ }
 """
@@ -42,6 +46,34 @@ def test_a_kernel_that_asks_what_it_may_use_is_run() -> None:
         ("#if __has_builtin(x)\n#endif", "code for some compilers only (__has_builtin)", 1),
         ('#define J(a, b) a##b\nkernel void f() { J(__as, m)("nop"); }', "macros that can spell", None),
         ('#define J(a, b, c) a%:%:b%:%:c\nint J(__, as, m__)("nop");', "macros that can spell", None),
+        ('#define V volatile\nkernel void f() { __asm__ V("nop"); }', "inline assembly", 2),
+        ('kernel void f() { __asm__ __volatile("nop"); }', "inline assembly", 1),
+        ('#define M(a, b) a b\nkernel void f() {\n  M(__asm__, ("nop")); }', "inline assembly", 3),
+        ('kernel void f() { // a\r __asm__("nop"); }', "inline assembly", 2),
+        ('kernel void f() {\r\n __a\\\rsm__("nop"); }', "inline assembly", 2),
+        ('kernel void f() { // a ??/\n __asm__("nop"); }', "inline assembly", 2),
+        ('constant char *s = "??/" " __asm__("nop"); "";', "inline assembly", 1),
+        (
+            'constant char *s = R"(" )"; void f() { __asm__("nop"); } constant char *t = "";',
+            "inline assembly",
+            1,
+        ),
+        (
+            "#define A __clang_major__\n#if A != 18\n#endif",
+            "code for some compilers only (__clang_major__)",
+            1,
+        ),
+        ("#define A __NOBODY__\n#define B A\n#if B\n#endif", "code for some compilers only (__NOBODY__)", 3),
+        (
+            "#if 0\n#define __clang_major__ 18\n#endif\n#if __clang_major__ != 18\n#endif",
+            "code for some compilers only (__clang_major__)",
+            2,
+        ),
+        (
+            "kernel void f(global int *a) {\n  a[0] = sizeof(__VERSION__) == 42; }",
+            "code for some compilers only (__VERSION__)",
+            2,
+        ),
     ],
 )
 def test_what_another_compiler_would_read_otherwise_is_refused(

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -40,7 +41,9 @@ _QUESTION = re.compile(
     r"""(?P<test>(?:defined[^\S\n]*+(?:\([^\S\n]*+)?|\#[^\S\n]*+(?:ifn?def|define)[^\S\n]*+))?"""
     r"""__has_(?:include|include_next|embed)\b[^\S\n]*+(?:\([^\S\n]*+(?P<path>"[^"\n]*+"|<[^>\n]*+>))?"""
 )
-_CONTINUED = re.compile(r"(?:\\|\?\?/)[^\S\n]*+\n")  # `??/` is a backslash to old standards
+_CONTINUED = re.compile(r"\\[^\S\n]*+\n")
+_OLD_BACKSLASH = "??/"
+_LINE_END = re.compile(r"\r\n?")
 _QUESTIONS = ("__has_include", "__has_include_next", "__has_embed")
 _WORD = re.compile(r"\w++")
 _PASTING = re.compile(r"\#\#|%:%:|\?\?=\?\?=")
@@ -60,9 +63,8 @@ def check_text(text: str, name: str) -> None:
             f"The source has {len(text):,} characters, more than the {MOST_CHARACTERS:,} of the largest",
             file=name,
         )
-    # Whether `R"(` begins a raw string depends on language and compiler: what is wrong either way is refused.
-    for tokens in (_TOKENS, _TOKENS_WITH_RAW)[: 1 + ('R"' in text)]:
-        plain, joins = _plain(text, tokens)
+    for read, tokens in _readings(text):
+        plain, joins = _plain(read, tokens)
         _check(plain, joins, name)
         without_strings = tokens.sub(_blank, plain)  # what stands in a string is put together with nothing
         if any(can_be_pasted(question, without_strings) for question in _QUESTIONS):
@@ -93,13 +95,13 @@ def can_be_pasted(word: str, plain: str) -> bool:
     return len(word) in reached
 
 
-def plain_text(text: str) -> tuple[str, Callable[[int], int]]:
-    """The text with continued lines joined and without comments and strings, and what gives the line of a
-    place in it."""
-    parts = _CONTINUED.split(text)
-    joins = list(accumulate(len(part) for part in parts[:-1]))
-    plain = _TOKENS.sub(_blank, "".join(parts))
-    return plain, lambda place: _line_of(place, plain, joins)
+def plain_texts(text: str) -> Iterator[tuple[str, Callable[[int], int]]]:
+    """Each way to read the text, with continued lines joined and without comments and strings, and what gives
+    the line of a place in it."""
+    for read, tokens in _readings(text):
+        joined, joins = _joined(read)
+        plain = tokens.sub(_blank, joined)
+        yield plain, partial(_line_of, plain=plain, joins=joins)
 
 
 def blanked(text: str) -> str:
@@ -165,11 +167,28 @@ def fingerprint(folders: Sequence[Path]) -> str | None:
     return digest.hexdigest()
 
 
+def _readings(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The ways in which compilers read a text: what is wrong in one of them is refused.
+
+    Whether `R"(` begins a raw string and `??/` is a backslash depends on language and compiler. A carriage
+    return ends a line for all of them.
+    """
+    text = _LINE_END.sub("\n", text)
+    for read in dict.fromkeys((text, text.replace(_OLD_BACKSLASH, "\\"))):
+        for tokens in (_TOKENS, _TOKENS_WITH_RAW)[: 1 + ('R"' in read)]:
+            yield read, tokens
+
+
+def _joined(text: str) -> tuple[str, list[int]]:
+    """The text with continued lines joined, and where the joins are."""
+    parts = _CONTINUED.split(text)
+    return "".join(parts), list(accumulate(len(part) for part in parts[:-1]))
+
+
 def _plain(text: str, tokens: re.Pattern[str]) -> tuple[str, list[int]]:
     """The text with continued lines joined and comments blanked, and where the joins are."""
-    parts = _CONTINUED.split(text)
-    joins = list(accumulate(len(part) for part in parts[:-1]))
-    return tokens.sub(lambda token: _blank(token) if _is_no_code(token) else token[0], "".join(parts)), joins
+    joined, joins = _joined(text)
+    return tokens.sub(lambda token: _blank(token) if _is_no_code(token) else token[0], joined), joins
 
 
 def _is_no_code(token: re.Match[str]) -> bool:
