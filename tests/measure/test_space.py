@@ -21,6 +21,26 @@ def test_only_allowed_combinations_are_configurations():
     ]
 
 
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        "tile * unroll <= 32",
+        lambda one: one["tile"] * one["unroll"] <= 32,
+        lambda tile, unroll: tile * unroll <= 32,
+        lambda **one: one["tile"] * one["unroll"] <= 32,
+        lambda unroll, most=32, **one: one["tile"] * unroll <= most,
+        lambda tile, unroll, most=32: tile * unroll <= most,
+    ],
+)
+def test_a_condition_is_an_expression_or_a_function_however_it_takes_parameters(allowed):
+    assert Space(SPACE.values, allowed).configurations == SPACE.configurations
+
+
+def test_a_condition_that_takes_something_else_is_refused():
+    with pytest.raises(InvalidSetting, match="A condition takes 'unrol', which is none of tile, unroll"):
+        Space(SPACE.values, lambda tile, unrol: True)
+
+
 def test_codes_say_which_value_each_parameter_has():
     assert SPACE.codes([{"tile": 16, "unroll": 2}, {"tile": 8, "unroll": 1}]).tolist() == [[1, 1], [0, 0]]
     assert SPACE.counts.tolist() == [3, 2]
@@ -73,9 +93,9 @@ def test_a_range_has_the_values_between_its_ends():
     assert Range(1, 10).count == 10
     assert Range(0.0, 1.0).count == float("inf")
     random = np.random.default_rng(0)
-    drawn = [Range(1e-4, 1.0, log=True).draw(random) for _ in range(400)]
+    drawn = Range(1e-4, 1.0, log=True).draw(random, 400)
     assert 0.4 < np.mean([value < 1e-2 for value in drawn]) < 0.6
-    assert isinstance(Range(1, 1000, log=True).draw(random), int)
+    assert isinstance(Range(1, 1000, log=True).draw(random, 1)[0], int)
     assert Range(32, 96, step=32).nearest(70) == 64
     space = Space({"x": Range(1, 4)})
     assert [one["x"] for one in space.configurations] == [1, 2, 3, 4]

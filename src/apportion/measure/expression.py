@@ -11,8 +11,8 @@ from typing import Any
 from apportion.errors import InvalidSetting
 
 Condition = str | Callable[..., Any]
-"""`"block_x * block_y <= 1024"`, a function of parameters by name (`lambda block_x, block_y: …`), or one
-of the whole configuration (`lambda one: …`)."""
+"""`"block_x * block_y <= 1024"`, a function of parameters by name (`lambda block_x, block_y: …`, or
+`lambda **one: …`), or one of the whole configuration (`lambda one: …`)."""
 
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -34,15 +34,15 @@ def condition_of(condition: Condition, names: Collection[str]) -> Callable[[Mapp
         names: the parameters that there are.
 
     Raises:
-        InvalidSetting: it is no expression, or names something that is no parameter.
+        InvalidSetting: it is neither an expression nor a function, or names something that is no parameter.
     """
     if isinstance(condition, str):
         tree = _parsed(condition, names)
         return lambda one: bool(_value(tree, one, condition))
     if not callable(condition):
         raise InvalidSetting(f"A condition is an expression or a function, not {condition!r}")
-    wanted = _parameters_of(condition)
-    if wanted is not None and wanted and set(wanted) <= set(names):
+    wanted = _keywords_of(condition, names)
+    if wanted:
         return lambda one: bool(condition(**{name: one[name] for name in wanted}))
     return lambda one: bool(condition(one))
 
@@ -106,12 +106,21 @@ def _value(node: ast.expr, one: Mapping[str, Any], text: str) -> Any:
     )
 
 
-def _parameters_of(function: Callable[..., Any]) -> list[str] | None:
-    """The names of a function's parameters; None where they cannot be known, or some may have any name."""
+def _keywords_of(function: Callable[..., Any], names: Collection[str]) -> list[str]:
+    """The parameters that a function takes by name; none where it takes the whole configuration."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return None
-    if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL, one.POSITIONAL_ONLY) for one in found):
-        return None
-    return [one.name for one in found]
+        return []
+    if any(one.kind in (one.VAR_POSITIONAL, one.POSITIONAL_ONLY) for one in found):
+        return []
+    named = [one for one in found if one.kind is not one.VAR_KEYWORD]
+    needed = [one.name for one in named if one.default is one.empty]
+    unknown = [name for name in needed if name not in names]
+    if unknown and len(needed) > 1:
+        raise InvalidSetting(f"A condition takes {unknown[0]!r}, which is none of {', '.join(names)}")
+    if unknown:
+        return []
+    wanted = [one.name for one in named if one.name in names]
+    takes_any = len(named) < len(found)
+    return list(names) if takes_any else wanted

@@ -25,6 +25,8 @@ LARGEST = 2_000_000
 "Combinations that are gone through at most; of larger spaces configurations are drawn."
 _DRAWS = 2_000
 "How often a configuration is drawn for each that is wanted, before a space counts as empty."
+_DRAWN_TOGETHER = 1_000
+"Configurations drawn by one call of NumPy: one by one, drawing takes six times as long."
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,14 @@ class Range:
         """A value by its number, from 0."""
         return self.low + place * (self.step or 1)
 
-    def draw(self, random: np.random.Generator) -> float:
-        """A value at random."""
-        if not self.log:
-            return (
-                self.low + (self.high - self.low) * random.random()
-                if math.isinf(self.count)
-                else self.value(int(random.integers(int(self.count))))
-            )
-        exact = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
-        return self.nearest(exact)
+    def draw(self, random: np.random.Generator, count: int) -> list[float]:
+        """Values at random."""
+        if self.log:
+            exact = np.exp(random.uniform(math.log(self.low), math.log(self.high), count))
+            return [self.nearest(one) for one in exact.tolist()]
+        if math.isinf(self.count):
+            return random.uniform(self.low, self.high, count).tolist()  # type: ignore[no-any-return]
+        return [self.value(place) for place in random.integers(int(self.count), size=count).tolist()]
 
     def nearest(self, value: float) -> float:
         """The value of the range that is nearest to a number."""
@@ -156,11 +156,16 @@ class Space:
             order = random.permutation(len(self.drawn))[:count]
             return [self.drawn[place] for place in order]
         found: dict[str, Configuration] = {}
-        for _ in range(max(_DRAWS, 20 * count)):
-            one = {name: _drawn(values, random) for name, values in self.values.items()}
-            found.update((key_of(met), met) for met in self._met([one]))
-            if len(found) >= count:
-                break
+        left = max(_DRAWS, 20 * count)
+        while left > 0 and len(found) < count:
+            together = min(left, _DRAWN_TOGETHER)
+            left -= together
+            columns = [_drawn(values, random, together) for values in self.values.values()]
+            drawn = [dict(zip(self.values, chosen, strict=True)) for chosen in zip(*columns, strict=True)]
+            for met in self._met(drawn):
+                found[key_of(met)] = met
+                if len(found) >= count:
+                    break
         if not found:
             raise InvalidSetting(
                 f"No combination of {', '.join(self.values)} is allowed, of many drawn at random"
@@ -266,15 +271,17 @@ def _first(values: Values) -> Any:
     return values.low if isinstance(values, Range) else values[0]
 
 
-def _drawn(values: Values, random: np.random.Generator) -> Any:
-    return values.draw(random) if isinstance(values, Range) else values[int(random.integers(len(values)))]
+def _drawn(values: Values, random: np.random.Generator, count: int) -> list[Any]:
+    if isinstance(values, Range):
+        return values.draw(random, count)
+    return [values[place] for place in random.integers(len(values), size=count).tolist()]
 
 
 def _drawn_near(values: Values, value: Any, random: np.random.Generator) -> Any:
     """A value that stands near: of a list, within two places; of a range, within a tenth of it."""
     if isinstance(values, Range):
         if value is None:
-            return values.draw(random)
+            return values.draw(random, 1)[0]
         if values.log:
             width = (math.log(values.high) - math.log(values.low)) / 10
             return values.nearest(math.exp(math.log(value) + width * random.standard_normal()))

@@ -129,6 +129,22 @@ def test_a_space_too_large_to_go_through_is_drawn_from():
     assert all(isinstance(one["n"], int) for one, _ in search.told)
 
 
+def test_a_large_space_of_which_little_is_allowed_is_drawn_from_sparingly():
+    """Drawing is what takes the time there: what was drawn stays a candidate."""
+    asked = 0
+
+    def allowed(**one):
+        nonlocal asked
+        asked += 1
+        return sum(one.values()) % 50 == 0
+
+    space = Space({f"x{n}": range(100) for n in range(4)}, allowed)
+    settings = SearchPlan(drawn=200)
+    search = searched(space, 15, lambda one: 1 + abs(one["x0"] - 50) + abs(one["x1"] - 20), settings=settings)
+    assert all(sum(one.values()) % 50 == 0 for one, _ in search.told)
+    assert asked < 80_000  # 200 new candidates each time would ask 150,000 times
+
+
 def test_what_is_told_must_make_sense():
     search = Search(SPACE)
     with pytest.raises(InvalidSetting, match="is no configuration of the space"):

@@ -43,7 +43,7 @@ class SearchPlan:
     pool: int = 12_000
     "Candidates that are compared for each measurement, drawn anew each time."
     drawn: int = 2_000
-    "The same of a space that is too large to go through."
+    "The same of a space that is too large to go through; a tenth of them is drawn anew each time."
     listed: int = 200_000
     "Combinations up to which a space is gone through as a whole; of larger ones candidates are drawn."
     spread_pool: int = 400
@@ -111,6 +111,7 @@ class Search:
         self._place = {} if self._listed is None else {key_of(one): at for at, one in enumerate(self._listed)}
         self._told: dict[str, tuple[Configuration, float]] = {}
         self._asked: dict[str, Configuration] = {}
+        self._drawn: dict[str, Configuration] = {}
         self._parameters: list[Floats | None] = [None] * len(self.settings.priors)
 
     @property
@@ -239,7 +240,7 @@ class Search:
                 places = self._random.choice(places, most, replace=False)
                 places = np.union1d(places, self._near_listed(free))
             return [self._listed[at] for at in places.tolist()], self._points[places], self._known[places]
-        drawn = {key_of(one): one for one in self.space.draw(self._random, most)}
+        drawn = self._drawn_candidates(most)
         for one, _ in self._best_told(3):
             near = self.space.near(one, self._random, self.settings.neighbours)
             drawn.update((key_of(other), other) for other in near)
@@ -248,6 +249,20 @@ class Search:
         pool = list(drawn.values())
         points = self._encoding.points(pool) if pool else np.zeros((0, 1))
         return pool, points, self._functions(pool, points)
+
+    def _drawn_candidates(self, count: int) -> dict[str, Configuration]:
+        """Candidates of a large space; most are kept, as drawing takes long where little is allowed."""
+        kept = self._drawn
+        try:
+            fresh = self.space.draw(self._random, max(count - len(kept), count // 10))
+        except InvalidSetting:  # this time nothing that is allowed was drawn
+            if not kept:
+                raise
+            fresh = []
+        kept.update((key_of(one), one) for one in fresh)
+        for key in list(kept)[: max(0, len(kept) - self.settings.drawn)]:
+            del kept[key]
+        return dict(kept)
 
     def _near_listed(self, free: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Free configurations of the list that stand nearest to each of the best three."""
