@@ -20,7 +20,12 @@ def unseen(
     *,
     measured: Path = Path("experiments/unseen-chai.csv"),
     data: Path | None = None,
-    pair: Annotated[tuple[str, ...], Parameter(negative="")] = ("cgo17-nvidia", "cgo17-amd"),
+    pair: Annotated[tuple[str, ...], Parameter(negative="")] = (
+        "cgo17-nvidia",
+        "cgo17-amd",
+        "gnn-load-balance",
+        "gnn-load-balance-classes",
+    ),
     out: Path = Path("docs/results/unseen.md"),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -30,7 +35,7 @@ def unseen(
         measured: a CSV file with the columns source, local_size, bytes and cpu_share, from 0 to 1.
         data: the folder of the sources, if they are not beside the file; by default what `apportion data
             path chai` says, or ../shared/data/chai.
-        pair: of devices whose models answer.
+        pair: of devices whose models answer, or names of models.
         out: where the page goes.
         json: print one line of JSON per predictor.
     """

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from apportion import __version__
 from apportion.advise.describe import describe
-from apportion.advise.predictor import CONFIDENCE, model_of
+from apportion.advise.predictor import CONFIDENCE, model_of, predictor_for
 from apportion.advise.queries import MeasuredQuery, Size, size_in_words
 from apportion.data.artifact import read_description
 from apportion.errors import ApportionError, InvalidSetting
 from apportion.learn.base import Answer
 from apportion.learn.shares.kernel_model import ShareEstimate
-from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer
-from apportion.weights import folder_of
+from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
+from apportion.weights import folder_of, manifest
 
 SHARE = "cpu_share"
 "The column of what was measured, from 0 to 1."
@@ -75,14 +75,18 @@ class Level:
     within_10: int
 
 
-def evaluate(rows: Sequence[MeasuredQuery], pair: str) -> tuple[list[Kernel], list[str]]:
+def evaluate(rows: Sequence[MeasuredQuery], name: str) -> tuple[list[Kernel], list[str]]:
     """Every line that can be answered, and what kept the others from it.
 
+    Args:
+        rows: the lines of a table.
+        name: a pair of devices, whose preferred model answers, or a shipped model of shares.
+
     Raises:
-        UnknownName: no such pair.
+        UnknownName: no such pair or model.
         InvalidSetting: none can be answered.
     """
-    model = model_of(pair)
+    model = _model_called(name)
     found, left = [], []
     for row in rows:
         name = row.columns.get("name") or row.columns.get("source") or str(row.query.source)
@@ -280,9 +284,17 @@ def _reading(kernels: Sequence[Kernel], pair: str) -> list[str]:
     return lines
 
 
-def _made_by(pair: str) -> Mapping[str, Any]:
-    """What is said of how the preferred model of a pair was made."""
-    return read_description(folder_of(model_of(pair).name)).experiment
+def _model_called(name: str) -> SharePredictor:
+    shipped = {one.name for one in manifest().answering("shares")}
+    found = predictor_for("load-balance", model=name) if name in shipped else model_of(name)
+    assert isinstance(found, SharePredictor)
+    return found
+
+
+def _made_by(name: str) -> Mapping[str, Any]:
+    """What is said of the rows that a pair's models learned from; the preferred model says it."""
+    about = {one.name: one.about for one in manifest().answering("shares")}
+    return read_description(folder_of(model_of(about.get(name, name)).name)).experiment
 
 
 def _made(table: Path) -> list[str]:

@@ -72,3 +72,15 @@ def test_the_thesis_kernels_are_evaluated_beside_its_predictions(shared_data: Pa
     assert found["thesis regression"].mae == pytest.approx(0.152, abs=5e-4)
     assert (found["thesis regression"].within_20, found["thesis regression"].within_10) == (6, 3)
     assert (found["always 0.5"].within_20, found["always 0.5"].within_10) == (6, 5)
+
+
+def test_the_networks_answer_by_name_beside_the_same_constants(table: Path) -> None:
+    pytest.importorskip("ziglang")
+    kernels, _ = evaluate(read_queries(table), "gnn-load-balance")
+    names = [level.name for level in levels(kernels, "gnn-load-balance")]
+    forest, _ = evaluate(read_queries(table), "cgo17-nvidia")
+    known = [level.name for level in levels(forest, "cgo17-nvidia")]
+    assert names[0] == "gnn-load-balance, regression"
+    # The same rows taught both, so that the constants are the same.
+    assert [name for name in names if "always" in name] == [name for name in known if "always" in name]
+    assert [one.regression for one in kernels] != [one.regression for one in forest]
