@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 TOKEN = "a-token-for-the-tests-only"
 SAXPY = (Path(__file__).parents[2] / "src/apportion/serve/starters/saxpy.cl").read_text()
@@ -35,6 +38,25 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.text)
+
+
+@cache
+def described(method: str, path: str, failed: bool) -> TypeAdapter[Any] | None:
+    """The type that the description gives to what an address answers; None where that is no JSON."""
+    from apportion.serve.answers import ANSWERS, ErrorAnswer
+
+    if failed:
+        return TypeAdapter(ErrorAnswer) if path.startswith("/api/") else None
+    address = re.sub(r"^/api/jobs/[0-9a-f]{16}(?=/|$)", "/api/jobs/{id}", path)
+    kind = ANSWERS.get(f"{method} {address}")
+    return None if kind is None else TypeAdapter(kind)
+
+
+def as_described(method: str, path: str, answer: Answer) -> None:
+    """Raise where an answer is not what the description of its address says."""
+    kind = described(method, path.partition("?")[0], answer.status >= 400)
+    if kind is not None:
+        kind.validate_json(answer.text, strict=True)
 
 
 @dataclass
@@ -94,10 +116,12 @@ class Service:
         request = urllib.request.Request(self.base + path, method=method, data=raw, headers=sent)
         try:
             with urllib.request.urlopen(request, timeout=120) as response:
-                return Answer(response.status, dict(response.headers), response.read().decode())
+                answer = Answer(response.status, dict(response.headers), response.read().decode())
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, dict(error.headers), error.read().decode())
+                answer = Answer(error.code, dict(error.headers), error.read().decode())
+        as_described(method, path, answer)
+        return answer
 
     def job(self, path: str, body: Any, *, seconds: float = 90.0) -> dict[str, Any]:
         """A job, at its end."""

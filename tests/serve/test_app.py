@@ -6,9 +6,14 @@ import json
 import time
 
 import pytest
+from pydantic import ValidationError
 
 from apportion.cli import main
-from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Service, opencl
+from apportion.serve.failures import Refused, without_paths
+from apportion.serve.history import History
+from apportion.serve.jobs import JobBoard
+from apportion.serve.pool import Pool
+from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Answer, Service, as_described, opencl
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytestmark = pytest.mark.xdist_group("serve")
@@ -93,6 +98,39 @@ def test_an_explanation_is_that_of_the_command_line(service, tmp_path, capsys):
     assert without(answer, "warnings", "kernel") == without(expected, "kernel")
 
 
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [(("devices",), "devices"), (("models", "list"), "models"), (("doctor",), "doctor")],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_is_here_is_told_as_by_the_command_line(service, capsys, words, address):
+    expected = said(capsys, *words)
+    answer = service.ask("GET", f"/api/{address}").json
+    if address == "doctor":
+        (expected,) = expected
+        same = ("apportion", "packages", "compilers", "gpus", "missing", "healthy")
+        cut = without_paths({name: expected[name] for name in same})
+        assert {name: answer[name] for name in same} == cut
+        assert set(answer) == set(expected)
+        return
+    if address == "devices":  # speeds of this machine are kept for both, or measured by whoever is first
+        expected, answer = ([without(one, "calibration") for one in all] for all in (expected, answer))
+    assert answer == expected
+
+
+def test_a_run_says_what_the_command_line_says(service, tmp_path, capsys):
+    file = tmp_path / "saxpy.cl"
+    file.write_text(SAXPY)
+    (expected,) = said(capsys, "run", str(file), "-n", "4096", "--repeat", "1")
+    body = {"source": opencl(SAXPY, "saxpy.cl"), "global_size": 4096, "repeat": 1, "cuts": False}
+    answer = service.job("/api/run", body)["answer"]
+    assert set(expected) - set(answer) == set()
+    assert answer["printed"] == ""
+    assert answer["confinement"] is not None
+    for name in ("kernel", "work_items", "verified", "merge", "conflicts"):
+        assert answer[name] == expected[name]
+
+
 def test_a_graph_and_its_analyses_are_those_of_the_command_line(service, tmp_path, capsys):
     file = tmp_path / "saxpy.cl"
     file.write_text(SAXPY)
@@ -155,6 +193,23 @@ def test_a_run_is_verified_and_holds_its_timeline_and_its_curve(service):
     assert job["name"] == "first"
     energy = answer["energy"]
     assert (energy["joules"] is None) == ("Energy cannot be read here" in energy["reason"])
+
+
+def test_a_run_checks_bounds_and_tells_what_the_kernel_printed(service):
+    text = """__kernel void f(__global const int* index, __global int* x) {
+        int i = get_global_id(0);
+        if (i == 0) printf("hello\\n");
+        x[index[i]] = i;
+    }"""
+    body = {"source": opencl(text), "global_size": 64, "repeat": 1, "cuts": False, "devices": ["cpu"]}
+    inside = service.job("/api/run", {**body, "arguments": ["index=int32[64]=zeros", "x=int32[32]"]})
+    assert inside["state"] == "done", inside["error"]
+    assert inside["answer"]["printed"] == "hello\n"
+    assert inside["answer"]["checked"]["groups"] >= 1
+    outside = service.job("/api/run", {**body, "arguments": ["index=int32[64]=range", "x=int32[32]"]})
+    assert outside["state"] == "failed"
+    assert outside["error"]["kind"] == "OutOfBoundsWrite"
+    assert "x[32]" in outside["error"]["message"]
 
 
 def test_what_a_job_says_comes_as_events_from_any_of_them_on(service):
@@ -290,6 +345,69 @@ def test_every_address_is_described(service):
     described = service.ask("GET", "/api/openapi.json").json
     assert {"/api/predict", "/api/run", "/api/jobs/{id}/events"} <= set(described["paths"])
     assert TOKEN not in json.dumps(described)
+
+
+def test_every_answer_and_every_error_has_a_type_in_the_description(service):
+    described = service.ask("GET", "/api/openapi.json").json
+    for path, all in described["paths"].items():
+        for method, how in all.items():
+            done = how["responses"].get("200") or how["responses"]["202"]
+            if path.endswith("/events"):
+                assert list(done["content"]) == ["text/event-stream"]
+                continue
+            assert set(done["content"]["application/json"]["schema"]) & {"$ref", "items"}, (method, path)
+            error = how["responses"]["422"]["content"]["application/json"]["schema"]
+            assert error["$ref"].endswith("/ErrorAnswer")
+    fields = described["components"]["schemas"]["LaunchForm"]["properties"]
+    assert fields["bytes"]["description"] == "Moved between host and device."
+
+
+def test_an_answer_that_is_not_what_the_description_says_is_noticed():
+    good = {"error": {"kind": "Refused", "message": "No"}}
+    as_described("GET", "/api/jobs", Answer(404, {}, json.dumps(good)))
+    for wrong in (
+        {"error": {"kind": "Refused"}},
+        {**good, "more": 1},
+        {"error": {"kind": 1, "message": "No"}},
+    ):
+        with pytest.raises(ValidationError):
+            as_described("GET", "/api/jobs", Answer(404, {}, json.dumps(wrong)))
+    with pytest.raises(ValidationError):
+        as_described("GET", "/api/policies", Answer(200, {}, json.dumps([1])))
+
+
+def test_every_kernel_that_was_run_or_measured_is_told_with_its_work(service):
+    body = {"source": opencl(MATMUL, "matmul.cl"), "global_size": [64, 64], "arguments": ["n=64"]}
+    run = service.job("/api/run", {**body, "repeat": 1, "cuts": False, "name": "product"})
+    body = {"sources": [opencl(MATMUL, "matmul.cl")], "sizes": [4096], "local_sizes": [64], "seconds": 0.05}
+    measured = service.job("/api/measure", body)
+    found = service.ask("GET", "/api/measured").json
+    mine = [one for one in found if one["job"] == run["id"]]
+    assert {one["device"]: one["seconds"] for one in mine} == pytest.approx(
+        {device: each / 1000 for device, each in run["answer"]["alone"].items()}
+    )
+    assert {one["name"] for one in mine} == {"product"}
+    assert mine[0]["operations"] == run["answer"]["work"]["operations"]
+    points = [one for one in found if one["job"] == measured["id"]]
+    assert {one["name"] for one in points} == {"matmul (64x64)"}
+    assert len(points) == len(measured["answer"]["points"])
+    assert service.ask("GET", "/api/measured", token=None).status == 401
+
+
+def test_a_client_has_no_more_than_its_share_of_the_jobs_that_wait(tmp_path):
+    history, pool = History(tmp_path / "h.sqlite"), Pool(1, folder=tmp_path, seconds=1.0, waiting=1)
+    board = JobBoard(history, pool, waiting=3, waiting_of_client=2, seconds=1.0, kept=10)
+    first = board.add("run", {}, "one", "10.0.0.1")
+    board.add("run", {}, "two", "10.0.0.1")
+    with pytest.raises(Refused, match="2 jobs of yours wait already"):
+        board.add("run", {}, "three", "10.0.0.1")
+    other = board.add("run", {}, "three", "10.0.0.2")
+    with pytest.raises(Refused, match="Too many jobs wait"):
+        board.add("run", {}, "four", "10.0.0.3")
+    board.cancel(first.id)
+    assert board.add("run", {}, "four", "10.0.0.1").state == "waiting"
+    assert history.job(other.id).state == "waiting"
+    history.close()
 
 
 def test_schedules_are_those_of_the_command_line(service, capsys):

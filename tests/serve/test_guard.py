@@ -84,15 +84,49 @@ def test_what_runs_code_writes_or_shows_jobs_needs_the_token(service, token):
 
 
 def test_beyond_loopback_everything_but_the_page_needs_the_token(tmp_path):
-    service = Service(tmp_path, ("--host", "0.0.0.0")).start()
+    service = Service(tmp_path, ("--host", "0.0.0.0", "--name", "studio.example")).start()
     try:
         service.base = service.base.replace("0.0.0.0", "127.0.0.1")
-        host = {"Host": f"0.0.0.0:{service.port}"}
-        assert service.ask("POST", "/api/predict", PREDICT, token=None, headers=host).status == 401
-        assert service.ask("GET", "/api/health", token=None, headers=host).status == 401
-        assert service.ask("GET", "/api/health", headers=host).status == 200
+        assert service.ask("POST", "/api/predict", PREDICT, token=None).status == 401
+        assert service.ask("GET", "/api/health", token=None).status == 401
+        assert service.ask("GET", "/").status == 200
+        for host in (f"0.0.0.0:{service.port}", f"192.0.2.7:{service.port}", "studio.example"):
+            assert service.ask("GET", "/api/health", headers={"Host": host}).status == 200, host
+        for host in (f"evil.example:{service.port}", "192.0.2.7:1", "192.0.2.7", f"1.2.3.4.5:{service.port}"):
+            assert service.ask("GET", "/api/health", headers={"Host": host}).status == 421, host
     finally:
         service.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "ours", "foreign"),
+    [
+        ({}, ["127.0.0.1:8765", "localhost:8765", "LOCALHOST:8765", "[::1]:8765"], ["localhost", "10.0.0.1:8765"]),
+        ({"host": "10.0.0.1"}, ["10.0.0.1:8765"], ["127.0.0.1:8765", "10.0.0.2:8765", "box:8765"]),
+        ({"host": "::"}, ["[2001:db8::1]:8765", "10.0.0.2:8765", "localhost:8765"], ["[x]:8765", "::1:8765"]),
+        ({"names": ("localhost:9000",)}, ["localhost:9000", "localhost:8765"], ["localhost:9001"]),
+        ({"host": "0.0.0.0", "port": 80}, ["localhost", "10.0.0.2:80"], ["evil.example", "evil.example:80"]),
+    ],
+)  # fmt: skip
+def test_hosts_by_which_clients_may_call_the_service(tmp_path, settings, ours, foreign):
+    found = ServiceSettings(folder=tmp_path, **settings)
+    assert [host for host in ours if not found.is_ours(host)] == []
+    assert [host for host in foreign if found.is_ours(host)] == []
+
+
+def test_a_page_is_ours_only_where_it_asks_the_host_that_it_came_from(tmp_path):
+    found = ServiceSettings(folder=tmp_path, host="0.0.0.0", names=("studio.example",))
+    assert found.is_own_page("http://10.0.0.2:8765", "10.0.0.2:8765")
+    assert found.is_own_page("https://studio.example", "studio.example")  # behind a proxy that encrypts
+    assert not found.is_own_page("http://10.0.0.3:8765", "10.0.0.2:8765")
+    assert not found.is_own_page("https://10.0.0.2:8765", "10.0.0.2:8765")
+    assert not found.is_own_page("null", "studio.example")
+
+
+def test_a_name_that_is_none_is_refused(tmp_path):
+    for name in ("http://x", "a b", "x:y", "*"):
+        with pytest.raises(InvalidSetting, match="NAME or NAME:PORT"):
+            ServiceSettings(folder=tmp_path, names=(name,))
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_read(service):
@@ -269,6 +303,48 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path):
     assert first[-1][1][b"retry-after"] == b"1"
     assert int(first[-1][1][b"content-length"]) > 0  # so that a client knows where the answer ends
     assert other[0] == 200
+
+
+def test_a_client_has_only_so_many_requests_under_way(tmp_path):
+    import asyncio
+
+    from apportion.serve.guard import Guard
+
+    async def all_of_them() -> list[int]:
+        free = asyncio.Event()
+
+        async def application(scope, receive, send):
+            await free.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        guard = Guard(application, ServiceSettings(folder=tmp_path, at_once=2))
+
+        async def ask(client: str) -> int:
+            sent = []
+
+            async def receive():
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            async def send(message):
+                sent.append(message)
+
+            scope = {
+                "type": "http", "method": "GET", "path": "/api/health", "client": (client, 1),
+                "headers": [(b"host", b"127.0.0.1:8765")],
+            }  # fmt: skip
+            await guard(scope, receive, send)
+            return sent[0]["status"]
+
+        first = [asyncio.create_task(ask("one")) for _ in range(2)]
+        await asyncio.sleep(0)
+        refused = await ask("one")
+        other = asyncio.create_task(ask("other"))
+        await asyncio.sleep(0)
+        free.set()
+        return [refused, *await asyncio.gather(*first, other), await ask("one")]
+
+    assert asyncio.run(all_of_them()) == [429, 200, 200, 200, 200]
 
 
 def test_paths_are_cut_to_their_last_part():

@@ -7,25 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from apportion.advise.launch_run import checked_bounds, run_launch
 from apportion.advise.learned_policy import asking, learned
 from apportion.cli.building import USUAL, Building
 from apportion.cli.devices import note_left_out
 from apportion.cli.show import note, print_json, print_table, progress, rounded
 from apportion.coexecution import page as reports
-from apportion.coexecution.bound import BoundKernel
-from apportion.coexecution.compare import Comparison, compare
+from apportion.coexecution.compare import Comparison
 from apportion.coexecution.launch_memory import IN_CACHE
 from apportion.coexecution.objective import TIME, PowerModel, objective_of
 from apportion.coexecution.policies.objective_policy import ObjectivePolicy
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
-from apportion.program.source import Source
-from apportion.runtime.arguments import Arguments, arguments_for, save
+from apportion.runtime.arguments import arguments_for, save
 from apportion.runtime.base import Limits
-from apportion.runtime.default_arguments import outside
 from apportion.runtime.drivers import DriverOptions
-from apportion.runtime.split import Split
 from apportion.runtime.workload import beside
 from apportion.settings import replace_file
 
@@ -138,9 +135,7 @@ def run(
         values = arguments.values
         if arguments.assumed:
             note(f"Assumed: {', '.join(map(str, arguments.assumed))}.")
-        checked = None
-        if check or (not trust and outside(shared.signature, shared.access, arguments.case) is not None):
-            checked = _checked(shared.source, shared.signature.name, arguments, whole=check)
+        checked = checked_bounds(shared, arguments, whole=check, trust=trust)
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
         for name, _ in outputs:
             shared.signature.argument(name)
@@ -158,27 +153,17 @@ def run(
         power = None if aim == TIME else _power(shared, given)
         if power is not None:
             shared.policy = ObjectivePolicy(aim, power)
-        printed = _printed(shared, bound)
-        comparison = compare(bound, shared.policy, repeats=repeat, cuts=report is not None)
-        bound.binding.give_back()
-        if printed and not json:
-            note(f"The kernel printed:\n{printed}")
+        ran = run_launch(shared, bound, arguments, checked=checked, repeats=repeat, cuts=report is not None)
+        comparison = ran.comparison
+        if ran.printed and not json:
+            note(f"The kernel printed:\n{ran.printed}")
         for name, path in outputs:
             save(Path(path), name, values)
         if report is not None:
             replace_file(report, reports.page(comparison, shared.devices))
         if json:
-            held = shared.backend.confinement()
-            print_json(
-                rounded(comparison.as_json())
-                | {
-                    "assumed": [str(each) for each in arguments.assumed],
-                    "printed": printed,
-                    "checked": None if checked is None else checked.as_json(),
-                    "confinement": held.as_json() if held else None,
-                    "energy": None if power is None else rounded(_energy(comparison, power)),
-                }
-            )
+            energy = None if power is None else rounded(_energy(comparison, power))
+            print_json(rounded(ran.as_json()) | {"energy": energy})
         else:
             _print(comparison, checked, {info.id: info.name for info in shared.devices})
             if power is not None:
@@ -239,23 +224,6 @@ def _print(comparison: Comparison, checked: Checked | None, names: dict[str, str
         note(f"{checked}.")
     if (said := comparison.in_words) is not None:
         note(said)
-
-
-def _printed(shared: Together, bound: BoundKernel) -> str:
-    """What one launch prints; all the launches that follow print the same."""
-    if "printf" not in str(shared.source.text):
-        return ""
-    bound.binding.remember()
-    shared.backend.printed()
-    bound.trial(Split.alone(shared.devices[0].id))
-    return shared.backend.printed()
-
-
-def _checked(source: Source, kernel: str, arguments: Arguments, *, whole: bool) -> Checked:
-    """The launch under bounds checks: all of it, or some work-groups; what cannot be checked is told."""
-    from apportion.measure.counters.bounds_check import check_launch  # llvmlite is only for checks
-
-    return check_launch(source, kernel, arguments, whole=whole)
 
 
 def _policy(split: str) -> str:

@@ -24,6 +24,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8765,
+    name: tuple[str, ...] = (),
     open: Annotated[bool, _FLAG] = False,
     no_run: Annotated[bool, _FLAG] = False,
     token: str | None = None,
@@ -38,6 +39,8 @@ def serve(
     Args:
         host: The address to listen on. On another than 127.0.0.1, every request needs the token.
         port: The port of the service; 0 takes a free one.
+        name: Another name that browsers call the service by, as NAME or NAME:PORT: of a tunnel or a proxy.
+            May be given several times.
         open: Open the page in a browser.
         no_run: Never run a kernel that a client sends. Predictions are still answered.
         token: The token to ask for, at least 16 characters, instead of a new one.
@@ -57,7 +60,9 @@ def serve(
     from apportion.serve import server  # it needs the packages above
     from apportion.serve.demonstration import fill_soon
 
-    settings = ServiceSettings(host=host, port=port, runs_code=not no_run, requests_per_second=rate)
+    settings = ServiceSettings(
+        host=host, port=port, names=name, runs_code=not no_run, requests_per_second=rate
+    )
     if token is not None:
         settings = replace(settings, token=token)
     if demo and folder is None:
@@ -72,6 +77,8 @@ def serve(
     note(
         "The studio is open at this address. It holds a token: who has it can run code here. Ctrl-C ends it."
     )
+    if not settings.on_loopback:
+        note("Other machines reach it by this machine's name or address. Nothing is encrypted: use a tunnel.")
     if open:
         webbrowser.open(settings.address)
     server.serve(settings, listening)

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from apportion.errors import ApportionError, InvalidSetting, UnknownName
+from apportion.serve.answers import ANSWERS, ErrorAnswer
 from apportion.serve.failures import BUG, Refused, failure_of, without_paths
 from apportion.serve.forms import (
     AnalyzeForm,
@@ -54,7 +55,7 @@ _SUMMARY = (
     'Every error is {"error": {"kind": …, "message": …}}.'
 )
 _FAILURES: dict[int | str, dict[str, Any]] = {
-    code: {"description": text}
+    code: {"description": text, "model": ErrorAnswer}
     for code, text in (
         (400, "The request cannot be read"), (401, "The token is missing or wrong"),
         (403, "Switched off, or asked by a page of another site"),
@@ -66,6 +67,19 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
         (503, "There is no device"), (504, "It took too long"),
     )
 }  # fmt: skip
+_DOCTOR_SECONDS = 60.0
+"It starts drivers and compilers in processes of their own, which takes long beside other work."
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+def _gives(what: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """What a method of an address answers, for the description."""
+    return {status: {"model": ANSWERS[what]}}
 
 
 class Service:
@@ -82,7 +96,8 @@ class Service:
         self.known = KnownKernels(self.pool)
         self.history = History(settings.folder / "history.sqlite")
         self.jobs = JobBoard(
-            self.history, self.devices_pool, waiting=settings.waiting_jobs, seconds=settings.job_seconds,
+            self.history, self.devices_pool, waiting=settings.waiting_jobs,
+            waiting_of_client=settings.waiting_jobs_of_client, seconds=settings.job_seconds,
             kept=settings.kept_jobs,
         )  # fmt: skip
         self._devices: asyncio.Task[Any] | None = None
@@ -170,18 +185,30 @@ def _routes(service: Service) -> FastAPI:
 
 
 def _add_questions(app: FastAPI, service: Service) -> None:
-    @app.post("/api/predict", summary="Which share of a launch the CPU should take")
+    @app.post(
+        "/api/predict",
+        summary="Which share of a launch the CPU should take",
+        responses=_gives("POST /api/predict"),
+    )
     async def predict(form: PredictForm) -> Response:
         return JSONResponse(await service.known.predict(form))
 
-    @app.post("/api/predict/batch", summary="The same for many launches; one that fails has an error instead")
+    @app.post(
+        "/api/predict/batch",
+        summary="The same for many launches; one that fails has an error instead",
+        responses=_gives("POST /api/predict/batch"),
+    )
     async def predict_all(form: PredictAllForm) -> Response:
         found = await service.known.predict_all(form)
         return JSONResponse(
             [{"error": failure_of(one)[1]} if isinstance(one, ApportionError) else one for one in found]
         )
 
-    @app.post("/api/inspect", summary="Times on each device, the curve of cuts, what each line adds")
+    @app.post(
+        "/api/inspect",
+        summary="Times on each device, the curve of cuts, what each line adds",
+        responses=_gives("POST /api/inspect"),
+    )
     async def inspect(form: InspectForm) -> Response:
         return JSONResponse(await service.inspect(form))
 
@@ -190,7 +217,10 @@ def _add_questions(app: FastAPI, service: Service) -> None:
             return JSONResponse(await service.pool.ask(verb, form))
 
         ask.__annotations__["form"] = form_type
-        app.add_api_route(f"/api/{path or verb}", ask, methods=["POST"], summary=summary, name=verb)
+        address = f"/api/{path or verb}"
+        app.add_api_route(
+            address, ask, methods=["POST"], summary=summary, name=verb, responses=_gives(f"POST {address}")
+        )
 
     asks("explain", ExplainForm, "What moved the share that predict gives")
     asks("graph", GraphForm, "The program graph, in the reference's JSON")
@@ -204,7 +234,11 @@ def _add_questions(app: FastAPI, service: Service) -> None:
 
 
 def _add_machine(app: FastAPI, service: Service) -> None:
-    @app.get("/api/health", summary="Whether the service answers, and what it allows")
+    @app.get(
+        "/api/health",
+        summary="Whether the service answers, and what it allows",
+        responses=_gives("GET /api/health"),
+    )
     async def health() -> Response:
         return JSONResponse(
             {
@@ -213,54 +247,98 @@ def _add_machine(app: FastAPI, service: Service) -> None:
             }
         )  # fmt: skip
 
-    @app.get("/api/devices", summary="The devices that kernels can run on, with their measured speeds")
+    @app.get(
+        "/api/devices",
+        summary="The devices that kernels can run on, with their measured speeds",
+        responses=_gives("GET /api/devices"),
+    )
     async def devices() -> Response:
         return JSONResponse(await service.devices())
 
-    @app.get("/api/doctor", summary="What is installed, what is found, and what is missing")
+    @app.get(
+        "/api/doctor",
+        summary="What is installed, what is found, and what is missing",
+        responses=_gives("GET /api/doctor"),
+    )
     async def doctor() -> Response:
-        return JSONResponse(without_paths(await service.pool.ask("doctor", {})))
+        return JSONResponse(without_paths(await service.pool.ask("doctor", {}, seconds=_DOCTOR_SECONDS)))
 
-    @app.get("/api/models", summary="The models that the package ships, with their scores")
+    @app.get(
+        "/api/models",
+        summary="The models that the package ships, with their scores",
+        responses=_gives("GET /api/models"),
+    )
     async def models() -> Response:
         return JSONResponse(await service.pool.ask("models", {}))
 
-    @app.get("/api/policies", summary="The names of the scheduling policies")
+    @app.get(
+        "/api/policies", summary="The names of the scheduling policies", responses=_gives("GET /api/policies")
+    )
     async def policies() -> Response:
         return JSONResponse(await service.pool.ask("policies", {}))
 
-    @app.get("/api/examples", summary="Kernels to start from")
+    @app.get("/api/examples", summary="Kernels to start from", responses=_gives("GET /api/examples"))
     async def examples() -> Response:
         return JSONResponse(starters())
 
-    @app.get("/api/examples/profiles", summary="Profiles that the model of relative performance knows")
+    @app.get(
+        "/api/examples/profiles",
+        summary="Profiles that the model of relative performance knows",
+        responses=_gives("GET /api/examples/profiles"),
+    )
     async def example_profiles() -> Response:
         return JSONResponse(await service.pool.ask("example-profiles", {}))
 
 
 def _add_jobs(app: FastAPI, service: Service) -> None:
-    def begun(verb: str, form: Any, name: str) -> Response:
+    def begun(request: Request, verb: str, form: Any, name: str) -> Response:
         service.may_run()
-        job = service.jobs.add(verb, asdict(form), name)
+        client = request.client.host if request.client is not None else ""
+        job = service.jobs.add(verb, asdict(form), name, client)
         return JSONResponse(job.summary(), status_code=202, headers={"Location": f"/api/jobs/{job.id}"})
 
-    @app.post("/api/run", status_code=202, summary="Run a kernel on the devices found: a job")
-    async def run(form: RunForm) -> Response:
-        return begun("run", form, form.name or form.source.name)
+    @app.post(
+        "/api/run",
+        status_code=202,
+        summary="Run a kernel on the devices found: a job",
+        responses=_gives("POST /api/run", 202),
+    )
+    async def run(form: RunForm, request: Request) -> Response:
+        return begun(request, "run", form, form.name or form.source.name)
 
-    @app.post("/api/measure", status_code=202, summary="Measure kernels on every device: a job")
-    async def measure(form: MeasureForm) -> Response:
-        return begun("measure", form, form.name or ", ".join(source.name for source in form.sources[:3]))
+    @app.post(
+        "/api/measure",
+        status_code=202,
+        summary="Measure kernels on every device: a job",
+        responses=_gives("POST /api/measure", 202),
+    )
+    async def measure(form: MeasureForm, request: Request) -> Response:
+        return begun(
+            request, "measure", form, form.name or ", ".join(source.name for source in form.sources[:3])
+        )
 
-    @app.post("/api/train", status_code=202, summary="Train a model on what is sent or was measured: a job")
-    async def train(form: TrainForm) -> Response:
+    @app.post(
+        "/api/train",
+        status_code=202,
+        summary="Train a model on what is sent or was measured: a job",
+        responses=_gives("POST /api/train", 202),
+    )
+    async def train(form: TrainForm, request: Request) -> Response:
         for id in form.jobs:
             measured = service.history.job(id)
             if measured.verb != "measure" or measured.state != "done":
                 raise InvalidSetting(f"The job {id} is no measuring job that is done")
-        return begun("train", form, form.name or "training")
+        return begun(request, "train", form, form.name or "training")
 
-    @app.get("/api/jobs", summary="The latest jobs, newest first")
+    @app.get(
+        "/api/measured",
+        summary="Every kernel that was run or measured here, with its work and its time",
+        responses=_gives("GET /api/measured"),
+    )
+    async def measured() -> Response:
+        return JSONResponse(service.history.measured())
+
+    @app.get("/api/jobs", summary="The latest jobs, newest first", responses=_gives("GET /api/jobs"))
     async def jobs(
         limit: int = Query(100, ge=1, le=500), before: float | None = None, state: str | None = None
     ) -> Response:
@@ -269,29 +347,40 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         found = service.history.jobs(limit=limit, before=before, states=() if state is None else (state,))
         return JSONResponse([job.summary() for job in found])
 
-    @app.get("/api/jobs/{id}", summary="A job with its request and its answer")
+    @app.get(
+        "/api/jobs/{id}",
+        summary="A job with its request and its answer",
+        responses=_gives("GET /api/jobs/{id}"),
+    )
     async def job(id: str) -> Response:
         return JSONResponse(service.history.job(id).as_json())
 
-    @app.get("/api/jobs/{id}/events", summary="What a job says, as server-sent events, until it ends")
+    @app.get(
+        "/api/jobs/{id}/events", summary="What a job says, as server-sent events, until it ends",
+        response_class=EventStream,
+    )  # fmt: skip
     async def events(id: str, request: Request, after: int = Query(0, ge=0, le=1 << 31)) -> Response:
         service.history.job(id)
         last = request.headers.get("last-event-id", "")
         start = int(last) if last.isdigit() and len(last) < 10 else after
-        return StreamingResponse(
-            _stream(service, id, start), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        return EventStream(_stream(service, id, start), headers={"Cache-Control": "no-store"})
 
-    @app.post("/api/jobs/{id}/cancel", summary="End a job that waits or runs")
+    @app.post(
+        "/api/jobs/{id}/cancel",
+        summary="End a job that waits or runs",
+        responses=_gives("POST /api/jobs/{id}/cancel"),
+    )
     async def cancel(id: str) -> Response:
         return JSONResponse(service.jobs.cancel(id).summary())
 
-    @app.patch("/api/jobs/{id}", summary="Give a job a name")
+    @app.patch("/api/jobs/{id}", summary="Give a job a name", responses=_gives("PATCH /api/jobs/{id}"))
     async def rename(id: str, form: NameForm) -> Response:
         service.history.rename(id, form.name.strip())
         return JSONResponse(service.history.job(id).summary())
 
-    @app.delete("/api/jobs/{id}", summary="Forget a job that has ended")
+    @app.delete(
+        "/api/jobs/{id}", summary="Forget a job that has ended", responses=_gives("DELETE /api/jobs/{id}")
+    )
     async def remove(id: str) -> Response:
         service.history.remove(id)
         return JSONResponse({"removed": id})

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[\w .+()-]{1,120}")
 _PLACE = re.compile(r"(?:[\w+()-][\w .+()-]{0,120}/){0,6}[\w+()-][\w .+()-]{0,120}")
 _SYSTEM = re.compile(r"[A-Za-z][\w.-]{0,40}=\d{1,4}(:[\w.-]{1,40})?")
 _FILE = re.compile(r"\.[A-Za-z_]|[/\\~]|\bfile\b")
-_STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
+_STRICT: Any = {"extra": "forbid", "allow_inf_nan": False, "use_attribute_docstrings": True}
 
 Sizes = int | list[int]
 "Work-items in one dimension, or in each."

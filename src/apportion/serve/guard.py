@@ -12,7 +12,7 @@ import hmac
 import json
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -34,7 +34,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
 ]  # fmt: skip
-_OPEN = ("/api/jobs", "/api/run", "/api/measure", "/api/train")
+_OPEN = ("/api/jobs", "/api/measured", "/api/run", "/api/measure", "/api/train")
 "What needs the token on loopback too: it runs code, writes, or shows what others sent."
 _CLIENTS = 4096
 "Clients whose rate is remembered."
@@ -46,6 +46,7 @@ class Guard:
     def __init__(self, application: Application, settings: ServiceSettings) -> None:
         self._application, self._settings = application, settings
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._under_way: Counter[str] = Counter()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
@@ -54,23 +55,26 @@ class Guard:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"There is nothing here but HTTP, no {scope['type']}")
-        started = False
 
         async def sending(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
+        client = _client_of(scope)
+        self._under_way[client] += 1
         try:
-            headers = self._checked(scope)
-            body = await self._body(scope, headers, receive)
-        except Refused as refused:
-            await _refuse(refused, sending)
-            return
-        await self._application(scope, replayed(body, receive), sending)
-        assert started or scope["type"] == "http"
+            try:
+                headers = self._checked(scope)
+                body = await self._body(scope, headers, receive)
+            except Refused as refused:
+                await _refuse(refused, sending)
+                return
+            await self._application(scope, replayed(body, receive), sending)
+        finally:
+            self._under_way[client] -= 1
+            if self._under_way[client] <= 0:
+                del self._under_way[client]
 
     def _checked(self, scope: MutableMapping[str, Any]) -> dict[bytes, bytes]:
         headers: dict[bytes, bytes] = {}
@@ -78,10 +82,14 @@ class Guard:
             if name in headers and name in (b"host", b"origin", b"authorization", b"content-length"):
                 raise Refused(400, f"The header {name.decode()} is there twice")
             headers[name] = value
-        if headers.get(b"host", b"").decode("latin-1").lower() not in self._settings.hosts:
-            raise Refused(421, f"This service is {sorted(self._settings.hosts)[0]}, not what Host says")
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._settings.is_ours(host):
+            raise Refused(
+                421,
+                f"This service is {self._settings.place}, not what Host says. --name gives it another name",
+            )
         origin = headers.get(b"origin")
-        foreign = origin is not None and origin.decode("latin-1") not in self._settings.origins
+        foreign = origin is not None and not self._settings.is_own_page(origin.decode("latin-1"), host)
         elsewhere = headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
         followed_link = scope["path"] == "/" and scope["method"] == "GET"
         if foreign or (elsewhere and not followed_link):
@@ -109,7 +117,13 @@ class Guard:
 
     def _count(self, scope: MutableMapping[str, Any]) -> None:
         """Take one from the client's allowance, which grows back with time."""
-        client = scope["client"][0] if scope.get("client") else ""
+        client = _client_of(scope)
+        if self._under_way[client] > self._settings.at_once:
+            raise Refused(
+                429,
+                f"{self._settings.at_once} requests of yours are under way. Ask again later",
+                retry_after=1,
+            )
         now = time.monotonic()
         left, since = self._buckets.pop(client, (float(self._settings.burst), now))
         rate = self._settings.requests_per_second
@@ -149,6 +163,11 @@ class Guard:
         except TimeoutError:
             raise Refused(408, "The request took too long to arrive") from None
         return b"".join(parts)
+
+
+def _client_of(scope: MutableMapping[str, Any]) -> str:
+    """Who asks, by address."""
+    return scope["client"][0] if scope.get("client") else ""
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -25,6 +25,17 @@ CREATE TABLE IF NOT EXISTS event (
     PRIMARY KEY (job, number)
 ) WITHOUT ROWID;
 """
+_RUNS = """
+SELECT id, name, json_extract(answer, '$.alone'), json_extract(answer, '$.work') FROM job
+WHERE verb = 'run' AND state = 'done' AND json_extract(answer, '$.work.bytes') > 0 ORDER BY created DESC
+"""
+_POINTS = """
+SELECT job.id, json_extract(value, '$.kernel'), json_extract(value, '$.global_size'),
+    json_extract(value, '$.device'), json_extract(value, '$.seconds'), json_extract(value, '$.work')
+FROM job, json_each(job.answer, '$.points')
+WHERE job.verb = 'measure' AND job.state = 'done' AND json_extract(value, '$.seconds') > 0
+    AND json_extract(value, '$.work.bytes') > 0 ORDER BY job.created DESC
+"""
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,18 @@ class History:
             (*values, limit),
         )
         return [_job(row) for row in rows]
+
+    def measured(self) -> list[dict[str, Any]]:
+        """Every kernel of the jobs that are done, on each device alone: what it did, and how long it took."""
+        found = []
+        for id, name, alone, work in self._database.execute(_RUNS):
+            for device, milliseconds in json.loads(alone).items():
+                one = {"job": id, "name": name, "device": device, "seconds": milliseconds / 1000}
+                found.append(one | json.loads(work))
+        for id, kernel, size, device, seconds, work in self._database.execute(_POINTS):
+            one = {"job": id, "name": f"{kernel} ({size})", "device": device, "seconds": seconds}
+            found.append(one | json.loads(work))
+        return found
 
     def begin(self, id: str) -> None:
         """A job has been started."""

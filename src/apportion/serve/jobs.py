@@ -21,9 +21,13 @@ _HEARTBEAT_SECONDS = 10.0
 class JobBoard:
     """The jobs of a service: one at a time, because kernels that are timed must have the devices alone."""
 
-    def __init__(self, history: History, pool: Pool, *, waiting: int, seconds: float, kept: int) -> None:
+    def __init__(
+        self, history: History, pool: Pool, *, waiting: int, waiting_of_client: int, seconds: float, kept: int
+    ) -> None:
         self._history, self._pool = history, pool
-        self._most_waiting, self._seconds, self._kept = waiting, seconds, kept
+        self._most_waiting, self._most_of_client = waiting, waiting_of_client
+        self._seconds, self._kept = seconds, kept
+        self._clients: dict[str, str] = {}  # of the jobs that wait
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._changed: dict[str, asyncio.Event] = {}
@@ -33,6 +37,7 @@ class JobBoard:
         """Go on where an earlier service ended: what waited waits again, what ran was interrupted."""
         for job in self._history.recover():
             if runs_code:
+                self._clients[job.id] = ""
                 self._queue.put_nowait(job.id)
             else:
                 self._history.end(job.id, "cancelled")
@@ -44,16 +49,21 @@ class JobBoard:
             self._loop.cancel()
             await asyncio.gather(self._loop, *self._running.values(), return_exceptions=True)
 
-    def add(self, verb: str, form: Mapping[str, Any], name: str) -> Job:
+    def add(self, verb: str, form: Mapping[str, Any], name: str, client: str = "") -> Job:
         """A new job, which waits for its turn.
 
         Raises:
-            Refused: too many wait.
+            Refused: too many wait, in all or of this client.
         """
-        if self._queue.qsize() >= self._most_waiting:
+        if len(self._clients) >= self._most_waiting:
             raise Refused(429, "Too many jobs wait for the devices. Ask again later", retry_after=10)
+        if list(self._clients.values()).count(client) >= self._most_of_client:
+            raise Refused(
+                429, f"{self._most_of_client} jobs of yours wait already. Ask again later", retry_after=10
+            )
         job = Job(secrets.token_hex(8), verb, name, form, "waiting", time.time())
         self._history.add(job)
+        self._clients[job.id] = client
         self._queue.put_nowait(job.id)
         return job
 
@@ -70,6 +80,7 @@ class JobBoard:
         task = self._running.get(id)
         if task is not None:
             task.cancel()
+        self._clients.pop(id, None)
         self._history.end(id, "cancelled")
         self._wake(id)
         return self._history.job(id)
@@ -97,6 +108,7 @@ class JobBoard:
     async def _work(self) -> None:
         while True:
             id = await self._queue.get()
+            self._clients.pop(id, None)
             if self._history.job(id).state != "waiting":  # cancelled before its turn
                 continue
             task = asyncio.create_task(self._do(self._history.job(id)))

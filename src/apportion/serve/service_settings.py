@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
+import socket
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +23,8 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     "The interface it listens on."
     port: int = 8765
+    names: tuple[str, ...] = ()
+    "Other names that clients call it by, as through a tunnel or a proxy: NAME or NAME:PORT."
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     "What a client must know to run code, to write, or to see jobs; beyond loopback, for everything."
     runs_code: bool = True
@@ -43,12 +47,16 @@ class ServiceSettings:
     "Processes that answer questions."
     waiting: int = 64
     "Questions that may wait for a worker; further ones are told to come back later (429)."
-    waiting_jobs: int = 16
+    waiting_jobs: int = 32
     "Jobs that may wait for the devices."
+    waiting_jobs_of_client: int = 16
+    "How many of them one client may have."
     requests_per_second: float = 1000.0
     "How many requests a client may send on average."
     burst: int = 2000
     "How many requests a client may send at once before the average counts."
+    at_once: int = 128
+    "How many requests of one client may be under way, event streams among them."
     kept_jobs: int = 1000
     "Finished jobs that are kept; the oldest go first."
 
@@ -57,9 +65,13 @@ class ServiceSettings:
             raise InvalidSetting(f"port must lie between 0 and 65535, not {self.port}")
         if len(self.token) < 16:
             raise InvalidSetting(f"A token must have at least 16 characters, not {len(self.token)}")
+        for named in self.names:
+            if not re.fullmatch(r"(?:[\w-][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?", named):
+                raise InvalidSetting(f"A name is NAME or NAME:PORT, as addresses have it, not {named[:60]!r}")
         for name in (
             "body_bytes", "body_seconds", "answer_seconds", "job_seconds", "launch_seconds", "memory_bytes",
-            "workers", "waiting", "waiting_jobs", "requests_per_second", "burst", "kept_jobs",
+            "workers", "waiting", "waiting_jobs", "waiting_jobs_of_client", "requests_per_second", "burst",
+            "at_once", "kept_jobs",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise InvalidSetting(f"{name} must be more than 0, not {getattr(self, name)}")
@@ -75,20 +87,51 @@ class ServiceSettings:
             return False
 
     @cached_property
-    def hosts(self) -> frozenset[str]:
-        """The `Host` headers that are answered: others come from a page that rebinds its name to us."""
-        names = {self.host, "127.0.0.1", "localhost", "[::1]"} if self.on_loopback else {self.host}
-        if ":" in self.host:
-            names = {name for name in names if name != self.host} | {f"[{self.host}]"}
-        return frozenset({f"{name}:{self.port}" for name in names} | (names if self.port == 80 else set()))
+    def _hosts(self) -> frozenset[str]:
+        names = {self.host} if ":" not in self.host else {f"[{self.host}]"}
+        if self.on_loopback or self._on_all:
+            names |= {"127.0.0.1", "localhost", "[::1]"}
+        if self._on_all:
+            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        with_port = {f"{name}:{self.port}" for name in names}
+        return frozenset(with_port | (names if self.port == 80 else set()) | {*map(str.lower, self.names)})
 
     @cached_property
-    def origins(self) -> frozenset[str]:
-        """The `Origin` headers that are answered: the page's own."""
-        return frozenset(f"http://{host}" for host in self.hosts)
+    def _on_all(self) -> bool:
+        """Whether it listens on every interface."""
+        return self.host in ("0.0.0.0", "::")
+
+    def is_ours(self, host: str) -> bool:
+        """Whether a `Host` header names this service.
+
+        Another name comes from a page that rebinds its own to us. An address in digits cannot be rebound: on
+        every interface each of them may be one of ours.
+        """
+        return host.lower() in self._hosts or (self._on_all and _is_address(host, self.port))
+
+    def is_own_page(self, origin: str, host: str) -> bool:
+        """Whether an `Origin` header names a page of this service, which asks the host that it came from."""
+        schemes = ("http", "https") if host.lower() in map(str.lower, self.names) else ("http",)
+        return origin.lower() in {f"{scheme}://{host.lower()}" for scheme in schemes}
+
+    @property
+    def place(self) -> str:
+        """HOST:PORT."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def address(self) -> str:
         """Where a browser finds the page; the token stands behind `#`, which browsers never send."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/#token={self.token}"
+        return f"http://{self.place}/#token={self.token}"
+
+
+def _is_address(host: str, port: int) -> bool:
+    """Whether it is an address in digits with this port."""
+    found = re.fullmatch(r"(?:\[([\da-f:.]+)\]|([\d.]+)):(\d+)", host.lower())
+    if found is None or found[3] != str(port):
+        return False
+    try:
+        ipaddress.ip_address(found[1] or found[2])
+    except ValueError:
+        return False
+    return True

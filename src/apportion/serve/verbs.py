@@ -21,13 +21,13 @@ from apportion.advise.explain import explain
 from apportion.advise.inspect import inspect, work_done
 from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
+from apportion.advise.launch_run import checked_bounds, run_launch
 from apportion.advise.learned_policy import learned
 from apportion.advise.predictor import predict
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.relative_answers import profiles_of, shipped
 from apportion.coexecution.bound import BoundKernel
-from apportion.coexecution.compare import compare
 from apportion.coexecution.sharing import Together
 from apportion.data.configurations import ConfigurationStore
 from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
@@ -306,18 +306,19 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
         span = NDRange(shape, local)
         made = arguments_for(shared.signature, shared.access, span, form.arguments, seed=form.seed)
         values = made.values
+        report({"stage": "checking bounds", "part": 0.02})
+        checked = checked_bounds(shared, made, trust=form.trust)
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
-        found = compare(
-            bound, shared.policy, repeats=form.repeat, cuts=form.cuts,
+        found = run_launch(
+            shared, bound, made, checked=checked, repeats=form.repeat, cuts=form.cuts,
             report=lambda stage, part: report({"stage": stage, "part": part}),
         )  # fmt: skip
         report({"stage": "reading the meters of energy", "part": 0.95})
         energy = energy_of(lambda: bound.run(shared.policy))
         devices = {info.id: info.name for info in shared.devices}
-        assumed = [str(each) for each in made.assumed]
         return found.as_json() | {
             "devices": devices, "launch": _launch(span, values), "work": _work(shared, span, bound),
-            "assumed": assumed, "energy": energy,
+            "energy": energy,
         }  # fmt: skip
 
 
