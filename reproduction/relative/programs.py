@@ -178,7 +178,13 @@ class Beside:
             for name in CURVES
             for what, counts in (("runs", RUNS), ("families", FAMILIES))
             for count in counts
+            if not any(one >= self.learned_from(what) for one in counts if one < count)
         ]
+
+    def learned_from(self, what: str) -> int:
+        """The runs, or families, that a fold has to learn from, at most."""
+        every = len(self.table.runs) if what == "runs" else len(set(self.table.application))
+        return every - every // _PARTS
 
     def point(self, name: str, what: str, count: int) -> CurvePoint:
         """What a learner reaches that saw so many runs, or families, of the same folds."""
@@ -194,7 +200,8 @@ class Beside:
             return {"measures": _learned(self.table, name, protocol, self.seed, fewer)}
 
         made_from = ["curve", self.table.digest, self.seed, name, CURVES[name], what, count]
-        return CurvePoint(name, what, count, self._kept.get(made_from, make)["measures"])
+        found = self._kept.get(made_from, make)["measures"]
+        return CurvePoint(name, what, min(count, self.learned_from(what)), found)
 
     def few(self, count: int) -> list[FewScore]:
         """Each system in turn known from so many runs."""

@@ -123,3 +123,18 @@ def test_three_models_ship_and_the_one_that_loses_least_answers(
     best = found.defaults[f"relative-performance/{ABOUT}"]
     lost = {line.split(": ")[0]: float(line.split("time lost ")[1].split("x")[0]) for line in said[:3]}
     assert lost[best] == min(lost.values())
+
+
+def test_curves_end_with_all_runs_that_a_fold_learns_from(
+    folder: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "RUNS", (20, 10_000, 20_000))
+    comparison = load(Comparison, folder / "settings.toml")
+    source = CounterTable.read(folder / "programs.parquet")
+    counters = next(feature_sets(source))[2]
+    table = table_of(source, name="programs", counters=counters, systems=comparison.systems)
+    beside = programs.Beside(table, 1, folder / "curves" / "folds.jsonl")
+    runs = [one for one in beside.points if one[1] == "runs"]
+    assert [count for _, _, count in runs] == [20, 10_000]
+    # What is said is what was learned from, not what was asked for.
+    assert beside.point(*runs[-1]).count == len(table.runs) - len(table.runs) // 5
