@@ -30,8 +30,9 @@ from torch.nn import functional as F
 from apportion.data.configurations import ConfiguredGraph
 from apportion.learn.nn.cuda_graphs import GraphRecorder
 from apportion.learn.nn.losses import list_mle
-from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of, whole_graph
-from apportion.learn.ranking.ranking_network import SLOPE, RankingNetwork
+from apportion.learn.ranking.ranking_inputs import GraphInputs, inputs_of, whole_graph
+from apportion.learn.ranking.ranking_network import RankingNetwork
+from apportion.learn.ranking.ranking_settings import SLOPE, RankingSettings
 
 SHAPES = {
     "small": ((600, 20, 16),),

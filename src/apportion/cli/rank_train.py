@@ -14,8 +14,8 @@ from apportion.data.configurations import ConfigurationStore
 from apportion.errors import InvalidSetting
 from apportion.learn.learner import learner_of
 from apportion.learn.metrics import Interval
+from apportion.learn.ranking.network_scores import scorer_of
 from apportion.learn.ranking.rank_learner import RankLearner
-from apportion.learn.ranking.ranker import load_ranker
 from apportion.learn.ranking.ranking_run import run_ranking
 from apportion.learn.ranking.rankings import RankedGraph, rank_graphs, summary
 
@@ -88,7 +88,7 @@ def evaluate(
     opened = ConfigurationStore.open(store)
     results = []
     for model in models:
-        ranker = load_ranker(model, device=device)
+        ranker = scorer_of(model, device=device)
         graphs = opened.graphs(collection=collection, side=side)
         results.append(rank_graphs(progress(graphs, label=f"ranking by {model}", quiet=json), ranker.scores))
     print_summary(summary(*results), results, json)

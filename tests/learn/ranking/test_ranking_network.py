@@ -18,9 +18,10 @@ from torch.nn import functional as F  # noqa: E402
 from apportion.data.configurations import ConfiguredGraph  # noqa: E402
 from apportion.errors import InvalidSetting  # noqa: E402
 from apportion.learn.nn.losses import list_mle  # noqa: E402
-from apportion.learn.ranking.ranking_inputs import RankingSettings, inputs_of, whole_graph  # noqa: E402
+from apportion.learn.ranking.ranking_inputs import inputs_of, whole_graph  # noqa: E402
 from apportion.learn.ranking.ranking_learner import LearnerSettings  # noqa: E402
 from apportion.learn.ranking.ranking_network import RankingNetwork  # noqa: E402
+from apportion.learn.ranking.ranking_settings import RankingSettings  # noqa: E402
 from apportion.learn.ranking.reached_nodes import Selection, configurable_of, logarithmic, select  # noqa: E402
 from apportion.testing.ranker_checks import layout_graph, tile_graph  # noqa: E402
 

@@ -13,8 +13,9 @@ pytest.importorskip("torch")
 import torch
 
 from apportion.learn.nn.losses import list_mle
-from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of, whole_graph
+from apportion.learn.ranking.ranking_inputs import GraphInputs, inputs_of, whole_graph
 from apportion.learn.ranking.ranking_network import RankingNetwork
+from apportion.learn.ranking.ranking_settings import RankingSettings
 from apportion.learn.ranking.step import GraphGradients
 from apportion.testing.ranker_checks import layout_graph
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from apportion.data.artifact import read_description
 from apportion.data.configurations import ConfiguredGraph
 from apportion.learn.base import Answer, Predictor, check_confidence
+from apportion.learn.ranking.network_scores import NetworkScores
 from apportion.learn.ranking.ranker import Graphs, Ranker, evenly, load_ranker
 from apportion.settings import convert
 
@@ -54,7 +55,7 @@ class RankPredictor(Predictor[ConfiguredGraph, Numbers]):
     kind: ClassVar[str] = "ranker"
     "Its entry of `apportion.learn.predictors`."
 
-    def __init__(self, ranker: Ranker, trust: RankTrust) -> None:
+    def __init__(self, ranker: Ranker | NetworkScores, trust: RankTrust) -> None:
         self.ranker, self.trust = ranker, trust
 
     def answer(self, queries: Sequence[ConfiguredGraph], *, confidence: float = 0.9) -> list[Answer[Numbers]]:
@@ -68,8 +69,11 @@ class RankPredictor(Predictor[ConfiguredGraph, Numbers]):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        said: Mapping[str, Any] = read_description(folder).experiment.get("trust", {})
-        return cls(load_ranker(folder), convert(RankTrust, dict(said), source=str(folder)))
+        description = read_description(folder)
+        said: Mapping[str, Any] = description.experiment.get("trust", {})
+        network = description.model == NetworkScores.name
+        ranker = NetworkScores.load(folder) if network else load_ranker(folder)
+        return cls(ranker, convert(RankTrust, dict(said), source=str(folder)))
 
 
 def places(scores: Numbers) -> Numbers:

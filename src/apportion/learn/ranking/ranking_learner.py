@@ -25,8 +25,9 @@ from apportion.learn.model import Optimisation, Report
 from apportion.learn.nn import fitting
 from apportion.learn.nn.losses import loss_called
 from apportion.learn.ranking.ranker import Graphs, Ranker, check_graphs, validation_scores
-from apportion.learn.ranking.ranking_inputs import GraphInputs, RankingSettings, inputs_of
+from apportion.learn.ranking.ranking_inputs import GraphInputs, inputs_of
 from apportion.learn.ranking.ranking_network import RankingNetwork
+from apportion.learn.ranking.ranking_settings import RankingSettings
 from apportion.learn.ranking.reached_nodes import configurable_of, logarithmic, select
 from apportion.learn.ranking.step import GraphGradients
 from apportion.settings import convert

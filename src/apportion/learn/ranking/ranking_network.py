@@ -20,12 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from apportion.data.published.tpugraphs import NODE_FEATURES, OPCODES
-from apportion.learn.ranking.ranking_inputs import GraphInputs, LayerSums, RankingSettings, Sum
-
-SLOPE = 0.2
-"Of leaky ReLUs below zero."
-LAYOUT_VALUES = 8
-"A layout names dimensions −1 (none) to 5; whatever is larger shares a vector."
+from apportion.learn.ranking.ranking_inputs import GraphInputs, LayerSums, Sum
+from apportion.learn.ranking.ranking_settings import LAYOUT_VALUES, SLOPE, SPREAD, RankingSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +236,7 @@ def _looked_up(table: Tensor, numbers: Tensor) -> Tensor:
 def _moments(states: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation over nodes, the first dimension."""
     mean = states.mean(0)
-    deviation = (states - mean).square().mean(0).add(1e-5).sqrt()
+    deviation = (states - mean).square().mean(0).add(SPREAD).sqrt()
     return mean, deviation
 
 

@@ -24,7 +24,7 @@ from apportion.learn.ranking.measures import (
     slowdown,
     tile_score,
 )
-from apportion.learn.ranking.ranker import load_ranker
+from apportion.learn.ranking.network_scores import scorer_of
 from apportion.learn.ranking.ridge import RankingRidgeSettings, RidgeRanker
 from apportion.learn.ranking.submission import Asked
 
@@ -154,7 +154,7 @@ def by_models(folders: Sequence[Path], *, device: str = "cpu") -> Scorer:
     loaded = []
     for folder in map(model_folder, folders):
         settings = read_description(folder).experiment.get("settings", {})
-        loaded.append((settings.get("collections") or COLLECTIONS, load_ranker(folder, device=device)))
+        loaded.append((settings.get("collections") or COLLECTIONS, scorer_of(folder, device=device)))
 
     def scores(graph: ConfiguredGraph) -> NDArray[Any]:
         for collections, ranker in loaded:
