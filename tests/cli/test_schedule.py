@@ -34,6 +34,12 @@ FIELDS = [
     "policy_cpu_s",
     "simulator_cpu_s",
 ]
+MORE = {
+    "jobs_per_cpu_s", "p99_jct_s", "avg_jct_s_95", "p50_wait_s", "p95_wait_s", "p99_wait_s",
+    "p50_bounded_slowdown", "p50_bounded_slowdown_fastest", "avg_bounded_slowdown_fastest_95", "lp_ratio",
+    "utilisation_by_system", "fairness_least", "fairness_jain_users", "lost_slot_s", "head_delay_s",
+    "explored", "restarted", "repeat",
+}  # fmt: skip
 TRACE = "job,arrival_s,class,width,seconds:a,seconds:b\nx,0,p,1,10,20\ny,0,p,2,10,\nz,3,q,1,5,5\n"
 
 
@@ -66,10 +72,28 @@ def test_each_policy_is_one_line_of_json_with_these_fields(trace, capsys):
         "--json",
     ).out
     lines = [json.loads(line) for line in out.splitlines()]
-    assert [list(line) for line in lines] == [FIELDS, FIELDS]
+    assert [list(line)[: len(FIELDS)] for line in lines] == [FIELDS, FIELDS]
+    assert all(set(line) == {*FIELDS, *MORE} for line in lines)
     assert [line["policy"] for line in lines] == ["eft", "fastest"]
     assert lines[0]["makespan_s"] == 20
     assert lines[0]["jobs"] == lines[0]["completed"] == 3
+
+
+def test_what_is_said_to_repeat_a_run_repeats_it(capsys):
+    words = ("simulate", "--format", "synthetic", "--jobs", "200", "--systems", "a=5:cpu", "b=3", "--sigma", "0.7",
+             "--policy", "careful", "--seed", "3", "--load", "0.9", "--quantile", "0.6", "--json")  # fmt: skip
+    first = json.loads(said(capsys, *words).out)
+    asked = first["repeat"]
+    assert asked["systems"] == ["a=5:cpu", "b=3"]
+    settings, drawn = asked["settings"], asked["drawn"]
+    again = ("simulate", "--format", asked["format"], "--jobs", str(drawn["jobs"]), "--load", str(drawn["load"]),
+             "--largest-width", str(drawn["largest_width"]), "--systems", *asked["systems"], "--sigma",
+             str(asked["sigma"]), "--execution", asked["execution"], "--trim", str(asked["trim"]), "--policy",
+             first["policy"], "--seed", str(settings["seed"]), "--quantile", str(settings["quantile"]), "--json")  # fmt: skip
+    second = json.loads(said(capsys, *again).out)
+    assert {k: v for k, v in second.items() if "cpu" not in k} == {
+        k: v for k, v in first.items() if "cpu" not in k
+    }
 
 
 def test_rounds_run_jobs_that_have_times_and_no_steps(trace, capsys):
@@ -115,6 +139,7 @@ def test_an_error_of_a_sigma_costs_and_the_oracle_does_not_pay_it(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--trim", "0.7"), "trim is a part of the jobs at each end, from 0 to less than 0.5, not 0.7"),
         (("--policy", "eftt"), "No policy for execution run-to-end called 'eftt'. Did you mean 'eft'?"),
         (("--policy", "eft", "--execution", "rounds"), "No policy for execution rounds called 'eft'."),
         (("--execution", "round"), "No execution called 'round'. Did you mean 'rounds'?"),

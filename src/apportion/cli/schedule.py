@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +64,7 @@ def simulate(
     explore: float = 0.0,
     default_system: str | None = None,
     drop_short_steps: Flag = False,
+    trim: float = 0.0,
     jobs_out: Path | None = None,
     trace_out: Path | None = None,
     report: Path | None = None,
@@ -106,6 +108,8 @@ def simulate(
             there.
         default_system: Where jobs go whose prediction is too uncertain and whose user chose no system.
         drop_short_steps: For rounds: give up jobs with fewer steps left than GPUs, as Gavel does.
+        trim: Leave this part of the jobs, of the first to arrive and again of the last, out of means,
+            percentiles and fairness, such as 0.05; the rest is nearer to a steady state.
         jobs_out: Write a row for each job and policy to this file, Parquet or CSV by its name.
         trace_out: Write the jobs to this file, in our own table format.
         report: Write an HTML page with Gantt charts, queues, use of the systems and completion curves.
@@ -135,7 +139,15 @@ def simulate(
     beliefs = _beliefs(read, predictions, anchor, sigma, seed)
     names = policy or ["eft"]
     results: list[SimulatedPolicy] = []
-    found = simulate_policies(read, names, beliefs=beliefs, settings=settings, execution=execution)
+    found = simulate_policies(read, names, beliefs=beliefs, settings=settings, execution=execution, trim=trim)
+    asked = {
+        "apportion": version("apportion"), "format": format, "trace": trace, "throughputs": throughputs,
+        "times": times, "systems": [one.written for one in read.systems],
+        "drawn": None if trace else {"jobs": jobs, "load": load, "cycles": cycles,
+                                     "largest_width": largest_width},
+        "predictions": predictions, "anchor": anchor, "sigma": sigma, "execution": execution, "trim": trim,
+        "settings": settings,
+    }  # fmt: skip
     for result in progress(found, label="Policies", total=len(names), quiet=json):
         for said in result.schedule.notes:
             note(f"{result.summary.policy}: {said}")
@@ -144,7 +156,7 @@ def simulate(
         if jobs_out is not None or report is not None or not json:
             results.append(result)
         if json:
-            print_json(result.summary)
+            print_json({**vars(result.summary), "repeat": asked})
     if not json:
         _print([result.summary for result in results], len(read))
     if jobs_out is not None:

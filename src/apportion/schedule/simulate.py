@@ -39,6 +39,7 @@ def simulate(
     beliefs: Beliefs | None = None,
     settings: ScheduleSettings | None = None,
     execution: str = RUN_TO_END,
+    trim: float = 0.0,
 ) -> Iterator[SimulatedPolicy]:
     """Simulate each policy in turn.
 
@@ -46,6 +47,7 @@ def simulate(
         names: of policies; those of Gavel when jobs run in rounds.
         beliefs: what the policies know of times; by default the truth.
         execution: `run-to-end`, or `rounds` (Gavel's preemptive slices of 360 s).
+        trim: the part of the jobs, first and last to arrive, that means leave out.
 
     Raises:
         UnknownName: there is no such policy, or no such execution.
@@ -68,7 +70,7 @@ def simulate(
         schedule = _scheduled(problem, name.removeprefix(ORACLE), execution)
         passed = time.process_time() - began
         summary = summary_of(
-            name, trace, schedule, rounds=execution == ROUNDS, lp_bound=bound, cpu_seconds=passed
+            name, trace, schedule, rounds=execution == ROUNDS, lp_bound=bound, cpu_seconds=passed, trim=trim
         )
         yield SimulatedPolicy(summary, schedule)
 

@@ -39,6 +39,11 @@ class SystemSlots:
         if self.slots < 1:
             raise InvalidSetting(f"The system {self.name!r} needs one slot at least, not {self.slots}")
 
+    @property
+    def written(self) -> str:
+        """As `parse_systems` reads it."""
+        return f"{self.name}={self.slots}" + (f":{self.kind}" if self.kind else "")
+
 
 def parse_systems(words: Sequence[str]) -> tuple[SystemSlots, ...]:
     """Systems written NAME=SLOTS or NAME=SLOTS:KIND, or files of them (CSV: system, slots, and perhaps kind).
