@@ -97,7 +97,32 @@ for name, words in json.loads(sys.argv[2]).items():
         except BaseException as error:
             status = repr(error)
     said[name] = [status, out.getvalue(), err.getvalue()]
-print(json.dumps({"wrong": wrong, "said": said}))
+"""
+
+SERVED = """
+import threading, time
+from apportion.serve import server
+from apportion.serve.service_settings import ServiceSettings
+
+settings = ServiceSettings(port=0, token="a-token-for-the-test", folder=__import__("pathlib").Path("jobs"))
+listening = server.bound(settings)
+port = listening.getsockname()[1]
+service = server.server_of(settings.__class__(**{**vars(settings), "port": port}))
+# uvicorn asks for Windows' own event loop by the platform's name
+thread = threading.Thread(target=lambda: asyncio.run(service.serve([listening])))
+thread.start()
+form = json.dumps({"source": {"text": json.loads(sys.argv[3]), "language": "opencl", "name": "k.cl"},
+                   "local_size": 64, "bytes": 1048576}).encode()
+
+def answer(address, body=None):
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{address}", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=120) as response:
+        return response.status, response.read().decode()
+
+page, predicted = answer("/"), answer("/api/predict", form)
+service.should_exit = True
+thread.join()
+print(json.dumps({"wrong": wrong, "said": said, "page": page, "predicted": predicted}))
 """
 
 SAXPY = """
@@ -139,11 +164,12 @@ WORDS = {
 def test_what_is_portable_works_and_the_rest_is_refused_in_one_line(platform: str, tmp_path: Path):
     pytest.importorskip("ziglang")
     pytest.importorskip("pyopencl")
+    pytest.importorskip("uvicorn")
     (tmp_path / "saxpy.cl").write_text(SAXPY)
     (tmp_path / "wrong.cl").write_text("kernel void wrong(global float *x) { x[0] = y; }")
     (tmp_path / "tuned.py").write_text(TUNED)
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + IMPORTS + VERBS, platform, json.dumps(WORDS)],
+        [sys.executable, "-c", WITHOUT + IMPORTS + VERBS + SERVED, platform, json.dumps(WORDS), json.dumps(SAXPY)],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -155,6 +181,10 @@ def test_what_is_portable_works_and_the_rest_is_refused_in_one_line(platform: st
     assert 0 <= json.loads(said["predict"][1])["cpu_share"] <= 1
     assert json.loads(said["graph"][1])["nodes"]
     assert '"step"' in said["tune"][1]
+    assert found["page"][0] == 200
+    assert "<title>" in found["page"][1]
+    assert found["predicted"][0] == 200
+    assert 0 <= json.loads(found["predicted"][1])["cpu_share"] <= 1
     assert said["wrong"][0] == 1
     assert said["wrong"][2].startswith("apportion: wrong.cl:1:")
     assert said["endless"][0] == 1

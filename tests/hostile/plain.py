@@ -6,6 +6,8 @@ the worker process as every driver's does.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.hostile.kernels import Attempt
 
 _FAILS: frozenset[int] = frozenset()
@@ -25,8 +27,12 @@ def _plain(
     """Args: may_run: the launch may also end, with nothing to show for it."""
     return Attempt(
         category, name, body, allowed=_NOTHING if may_run else _FAILS, exhausts=may_run, seconds=seconds,
-        preamble="", outside=outside, items=items,
+        preamble="", outside=outside, items=items, harm=_made_a_file,
     )  # fmt: skip
+
+
+def _made_a_file(outside: Path) -> bool:
+    return (outside / "new").exists()
 
 
 _DOUBLING = "#define D0 r += 1;\n" + "".join(f"#define D{n + 1} D{n} D{n}\n" for n in range(40))
@@ -44,6 +50,32 @@ PLAIN_ATTEMPTS = [
            "for (int i = 128; i < 256; i++) ((volatile global uchar *)out)[i] = 0xA5;"),
     _plain("write", "memory a terabyte behind its array", "((volatile global long *)out)[1L << 37] = 1;"),
     _plain("write", "address zero", "*(volatile global long *)8 = 1;"),
+    # Functions of the C library, in whose process the kernel runs.
+    _plain("read", "a file, by functions of the C library",
+           'char p[] = "@SECRET@"; char q[8] = {0}; read(open(p, 0), q, 4); r = q[0] == 0x74 && q[1] == 0x68;',
+           outside="int open(const char *path, int how); long read(int file, void *to, ulong bytes);", may_run=True),
+    _plain("read", "the environment, by a function of the C library",
+           'char p[] = "APPORTION_SECRET"; r = getenv(p) != 0;', outside="char *getenv(const char *name);", may_run=True),
+    _plain("write", "a new file, by a function of the C library",
+           'char p[] = "@OUTSIDE@/new"; r = creat(p, 0600) >= 0;', outside="int creat(const char *path, uint mode);",
+           may_run=True),
+    _plain("write", "a new file, before the kernel is called", "r = 0;", may_run=True,
+           outside='int creat(const char *path, uint mode);\n__attribute__((constructor)) void first(void) {'
+           ' char p[] = "@OUTSIDE@/new"; creat(p, 0600); }'),
+    _plain("exec", "a shell, by a function of the C library",
+           'char p[] = "echo > @OUTSIDE@/new"; r = system(p) == 0;', outside="int system(const char *command);",
+           may_run=True),
+    _plain("exec", "a shell, by a pipe of the C library",
+           'char p[] = "echo > @OUTSIDE@/new"; char m[] = "r"; r = popen(p, m) != 0;',
+           outside="void *popen(const char *command, const char *mode);", may_run=True),
+    _plain("fork", "by a function of the C library", "r = fork() >= 0;", outside="int fork(void);", may_run=True),
+    _plain("connect", "by functions of the C library", "r = socket(2, 1, 0) >= 0;",
+           outside="int socket(int family, int type, int protocol);", may_run=True),
+    _plain("kill", "by a function of the C library", "r = kill(@PARENT@, 9) == 0;",
+           outside="int kill(int process, int number);", may_run=True),
+    _plain("crash", "leaving by a function of the C library", "_exit(0);", outside="void _exit(int status);", may_run=True),
+    _plain("crash", "an address where functions to be called first are listed", "r = first[0] & 0;", may_run=True,
+           outside='__attribute__((used, section(".init_array"))) constant long first[1] = {0x41414141};'),
     # Crashing.
     _plain("crash", "a division by zero", "volatile int zero = 0; out[1] = 1 / zero; out[1] = 0;", may_run=True),
     _plain("crash", "calling itself without end", "r = deep(0) & 0;", may_run=True,
@@ -75,6 +107,15 @@ PLAIN_ATTEMPTS = [
     _plain("compile", "100,000 brackets", f"r = {'(' * 100_000}0{')' * 100_000};"),
     _plain("compile", "eight gigabytes that are not zero", "r = big[out[3]];", outside="constant long big[1L << 30] = {1};",
            may_run=True),
+    _plain("compile", "a compiler that is told to crash", "", outside="#pragma clang __debug crash", may_run=True),
+    _plain("compile", "a compiler that is told to call itself without end", "", may_run=True,
+           outside="#pragma clang __debug overflow_stack"),
+    _plain("compile", "a name of ten million letters", f"long {'x' * 10_000_000} = 0;", may_run=True),
+    _plain("compile", "structures 20,000 deep", "r = 0;", may_run=True,
+           outside="struct s0 { int a; };\n" + "".join(f"struct s{n + 1} {{ struct s{n} a; }};\n" for n in range(20_000))),
+    _plain("compile", "a switch of 200,000 cases", may_run=True,
+           body="switch (out[3]) { " + " ".join(f"case {n}: r ^= {n * 7919 % 1009};" for n in range(200_000)) + " } r = 0;"),
+    _plain("compile", "30,000 conditions in one another", "#if 1\n" * 30_000 + "r = 0;\n" + "#endif\n" * 30_000, may_run=True),
     _plain("compile", "loops to be unrolled a hundred million times",
            "volatile long v = 0;\n_Pragma(\"unroll\") for (int i = 0; i < 10000; i++)"
            ' _Pragma("unroll") for (int j = 0; j < 10000; j++) v ^= i ^ j;\nr = v & 0;', may_run=True),

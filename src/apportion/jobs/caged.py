@@ -32,6 +32,11 @@ _SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 0.5
 "How often it is looked whether the parent is still there, where the kernel does not tell."
 _MOST_BYTES = 1 << 20
+_COUNT_SECONDS = 0.1
+"How often the processes are counted that the worker has."
+_MOST_PROCESSES, _MOST_A_PROCESSOR = 512, 16
+"""Processes and threads that a worker may have, and as many more for each processor: PoCL and Intel's runtime
+have one for each processor and instance. A kernel could else start more than the machine has numbers for."""
 
 
 class _Told(Exception):
@@ -108,8 +113,37 @@ def _wait(worker: int, parent: int) -> None:
     poll = select.poll()
     for end in ends:
         poll.register(end, select.POLLIN)
-    if os.getppid() == parent:  # else it went before there was something to wait for
-        poll.poll()
+    most = _MOST_PROCESSES + _MOST_A_PROCESSOR * (os.cpu_count() or 1)
+    others = _of_machine()
+    while os.getppid() == parent and not poll.poll(1000 * _COUNT_SECONDS):
+        if (now := _of_machine()) > others + most:
+            if (ours := _counted(worker)) > most:
+                return
+            others = now - ours  # it was they that became more
+            with suppress(ProcessLookupError):
+                os.killpg(worker, signal.SIGCONT)
+
+
+def _of_machine() -> int:
+    """Processes and threads of the whole machine: one look, some ten microseconds."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _counted(group: int) -> int:
+    """Processes and threads of a process group, which nobody in a cage can leave; while they are counted they
+    are stopped, or they would become more meanwhile."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGSTOP)
+    found = 0
+    for entry in os.scandir("/proc"):
+        with suppress(OSError, ValueError, IndexError):
+            if entry.name.isdigit():
+                said = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                found += int(said[17]) if int(said[2]) == group else 0
+    return found
 
 
 def _ended(process: int) -> bool:
@@ -126,6 +160,8 @@ def _sweep(worker: int) -> None:
                 os.kill(child, signal.SIGKILL)
         try:
             os.waitpid(-1, 0)
+            while os.waitpid(-1, os.WNOHANG)[0]:  # all that have ended, before they are looked for again
+                pass
         except ChildProcessError:
             return
 
