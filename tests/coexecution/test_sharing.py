@@ -595,3 +595,14 @@ kernel void k(global double *x) {
     with Together(source, "k", ["cpu", "cpu2"], backend=backend, policy="cpu") as kernel:
         assert kernel.access.computes_in == 4
         assert kernel(x, global_size=N).verified
+
+
+def test_code_for_a_newer_version_of_the_language_is_compiled_as_that(backend: OpenCLBackend) -> None:
+    text = """
+global int table[] = {3, 5};
+kernel void look(global int *x) { x[get_global_id(0)] = table[get_global_id(0) & 1]; }
+"""
+    found = np.zeros(256, np.int32)
+    with Together(text, "look", ["cpu", "cpu2"], backend=backend, policy=0.5) as kernel:
+        kernel(found, global_size=256, local_size=64)
+    assert found.tolist() == [3, 5] * 128

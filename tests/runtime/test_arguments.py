@@ -260,3 +260,29 @@ kernel void nest(global float *y, int rows, int columns) {
 """
     made = made_for(text, span=NDRange((4096,), (64,))).values
     assert (made["rows"], made["columns"]) == (32, 32)
+
+
+def test_a_loop_whose_end_another_loop_counts_makes_both_shorter() -> None:
+    text = """
+kernel void layers(global float *y, int rows) {
+  float s = y[get_global_id(0)];
+  for (int a = 0; a < rows; a++) for (int b = 0; b < a + 2; b++) s = s * 0.5f + sin(s);
+  y[get_global_id(0)] = s;
+}
+"""
+    made = made_for(text, span=NDRange((4096,), (64,))).values
+    assert made["rows"] == 32
+
+
+def test_a_structure_that_holds_indices_as_other_types_holds_zeros() -> None:
+    text = """
+typedef struct { union { float low[4]; int place[4]; }; } Box;
+kernel void gather(global const Box *all, global Box *some) {
+  int i = get_global_id(0), from = some[i].place[3];
+  some[i] = all[from];
+}
+"""
+    made = made_for(text, span=NDRange((64,), (64,)))
+    assert not made.values["some"].view(np.uint8).any()  # type: ignore[union-attr]
+    assert made.values["all"].view(np.uint8).any()  # type: ignore[union-attr]
+    assert "as other types" in {each.name: each.reason for each in made.assumed}["some"]

@@ -68,11 +68,15 @@ class Building:
         source = Source.read(path, self.language or language, build=self.words())
         if source.build.ignored:
             note(f"{path}: without effect here: {' '.join(source.build.ignored)}.")
+        if source.companions:
+            note(
+                f"{path} lacks what these files beside it define; they are read before it: {_names(source)}."
+            )
         if not self.guess:
             return source
         from apportion.program.kernel.recover import guessed  # few ask for it
 
-        found, guesses = guessed(source)
+        found, guesses = guessed(source, path)
         if guesses:
             note(f"Guessed: {', '.join(guesses)}. What comes of it is no better than the guesses.")
         return found
@@ -86,6 +90,11 @@ class Building:
 
 
 USUAL = Building()
+
+
+def _names(source: Source) -> str:
+    return ", ".join(Path(each).name for each in source.companions)
+
 
 _LACKED = re.compile(r"'([^'/][^']*)' file not found")
 _MOST_ABOVE, _MOST_BESIDE = 8, 200

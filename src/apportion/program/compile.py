@@ -41,10 +41,12 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
-_OPENCL_FORM = "inline"
+_OPENCL_FORM = "vendors"
 "Changes when IR of OpenCL C must be made again."
 _INCLUDES = re.compile(r"^[^\S\n]*#[^\S\n]*include\b", re.MULTILINE)
 _UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
+
+_VENDORS_FUNCTION = re.compile(r"'(?:amd|intel)_\w+'")
 
 _DEFINITION = re.compile(
     r'^define\b[^@\n]*@(?:"(?P<quoted>[^"\n]*)"|(?P<plain>[\w.$-]+))[^\n]*', re.MULTILINE
@@ -266,7 +268,13 @@ def _key(source: Source, options: CompileOptions, toolchain: Toolchain) -> str |
 
 _IR, _TEXT = ("-S", "-emit-llvm"), ("-E", "-P")
 _WITH_INLINE = (*_IR, "-fgnu89-inline")
-"What the compiler is asked for."
+_WITH_VENDORS = (
+    *_IR, "-cl-no-stdinc",
+    *("-Dcl_amd_media_ops", "-Dcl_amd_media_ops2", "-Dcl_intel_subgroups", "-Dcl_intel_subgroups_short"),
+)  # fmt: skip
+"""What the compiler is asked for. The last declares functions of AMD and Intel, which only the long form of
+the header has; it is tried where one of them is lacking, since files ask for these names to choose between
+two ways."""
 
 
 def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> str:
@@ -287,11 +295,17 @@ def _compiled(source: Source, options: CompileOptions, toolchain: Toolchain) -> 
 
 def _otherwise(source: Source, options: CompileOptions, toolchain: Toolchain, error: CompileError) -> str:
     """IR of a source that does not compile as it is; else the error that tells most about it."""
-    if source.language == "opencl" and options.standard is None:
-        try:
-            return _asked(source, replace(options, standard=_OLDER_OPENCL), toolchain, _IR)
-        except CompileError:
-            raise error from None
+    if source.language == "opencl":
+        older = [] if options.standard else [replace(options, standard=_OLDER_OPENCL)]
+        ways: list[tuple[CompileOptions, tuple[str, ...]]] = [(each, _IR) for each in older]
+        if _VENDORS_FUNCTION.search(error.diagnostics):
+            ways += [(each, _WITH_VENDORS) for each in (options, *older)]
+        for way, output in ways:
+            try:
+                return _asked(source, way, toolchain, output)
+            except CompileError as left:
+                error = left if output == _WITH_VENDORS and way is options else error
+        raise error
     if source.language in cuda.LANGUAGES and isinstance(source.text, str):
         device = host_code.device_code(source.text, (cuda.HEADERS, *options.include_paths))
         if device != source.text:

@@ -75,6 +75,9 @@ class Source:
     build: BuildOptions = NOTHING
     "How its project, or its user, says that it is compiled."
 
+    companions: tuple[str, ...] = ()
+    "Files beside it that stand before it in the text, since they define what it lacked: see `companions`."
+
     def __post_init__(self) -> None:
         if not self.language or not isinstance(self.language, str):
             raise InvalidSetting(
@@ -109,6 +112,8 @@ class Source:
     ) -> Source:
         """The source in a file, with the headers of its own folder in their places.
 
+        Before OpenCL C that lacks them stand the files beside it that define its functions, types and macros.
+
         Args:
             path: the file; its name ends in one of `SUFFIXES` unless the language is given.
             language: overrides what the name says.
@@ -142,9 +147,11 @@ class Source:
             text = siblings.inlined(text, str(path), path.parent, others)
             for header in reversed(build.headers):
                 text = siblings.with_header(text, str(path), header)
-        if chosen == "opencl":
-            text = _WRAPPER.sub("", text)
-        return cls(text, chosen, str(path), replace(build, headers=()))
+        if chosen != "opencl":
+            return cls(text, chosen, str(path), replace(build, headers=()))
+        from apportion.program.companions import completed  # compiles, which needs a source
+
+        return completed(cls(_WRAPPER.sub("", text), chosen, str(path), replace(build, headers=())), path)
 
     @cached_property
     def data(self) -> bytes:
@@ -203,6 +210,8 @@ def _language_of(path: Path, data: bytes) -> str:
     if data.startswith(_SPIRV_MAGIC):
         return "spirv"
     language = SUFFIXES.get(path.suffix.lower())
+    if language in cuda.LANGUAGES and _OPENCL_KERNEL.search(data) and b"__global__" not in data:
+        return "opencl"
     if language is None:
         raise UnreadableFile(
             f"Cannot tell the language of {path} from its name. "

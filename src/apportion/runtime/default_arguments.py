@@ -138,7 +138,8 @@ def deduced(
     if trips is None:
         loops = [a for a in signature.arguments if a.index not in known and _is_integer(a)
                  and "loop" in access.arguments[a.index].roles]  # fmt: skip
-        trips = max(2, round(TRIPS ** (1 / max(1, len(loops)))))
+        within = any("loop within" in access.arguments[a.index].roles for a in loops)
+        trips = max(2, round(TRIPS ** (1 / max(1, len(loops) + within))))
     while True:
         chosen = {
             argument.index: _chosen(argument, access.arguments[argument.index].roles, span, trips, most)
@@ -302,6 +303,8 @@ def _made(
         needed, reason = reached, "as far as it is reached"
     count = max(-(-needed // each), span.work_items * (argument.components if argument.scalar_type else 1))
     fill = _fill_of(use)
+    if fill == "random" and use.is_index and argument.scalar_type is None and not _holds_integers(kind):
+        return f"{kind}[{count}]=zeros", f"{reason}; what indexes memory stands in it as other types"
     if fill == "random" and argument.scalar_type is not None:
         kinds = np.dtype(argument.scalar_type)
         if kinds.kind in "iu" and (use.is_index or "trips" in use.roles):
@@ -309,6 +312,12 @@ def _made(
             most = _READ_TRIPS if "trips" in use.roles else span.work_items
             fill = f"below:{min(most, span.work_items, np.iinfo(kinds).max)}"
     return f"{kind}[{count}]={fill}", reason
+
+
+def _holds_integers(kind: str) -> bool:
+    """Whether a structure has a field of integers; of several types that share a place the first counts."""
+    fields = read_word(f"{kind}[1]=zeros").kind.fields or {}  # type: ignore[union-attr]
+    return any(each.base.kind in "iu" for each, *_ in fields.values())
 
 
 def _fill_of(use: ArgumentAccess) -> str:

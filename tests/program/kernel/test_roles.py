@@ -57,3 +57,12 @@ def test_what_limits_a_loop_is_followed_to_where_it_was_read() -> None:
     )
     assert found["count"] == {"trips"}
     assert not {"list", "y"} & set(found)
+
+
+def test_what_limits_a_loop_around_one_that_its_counter_limits_is_told_apart() -> None:
+    inner = (
+        "float s = 0; for (int k = 0; k < n; k++) for (int m = 0; m < {}; m++) s = sin(s + y[m]); y[i] = s;"
+    )
+    arguments = "global float *y, int n"
+    assert "loop within" in roles(arguments, inner.format("k + 2"))["n"]
+    assert "loop within" not in roles(arguments, inner.format("16"))["n"]

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from apportion.errors import CompileError
+from apportion.program.companions import completed_in_part
 from apportion.program.compile import CompileOptions, ir_of
 from apportion.program.source import Source
 
@@ -114,11 +116,14 @@ def recover(source: Source, options: CompileOptions, reason: CompileError) -> Re
     raise reason
 
 
-def guessed(source: Source) -> tuple[Source, tuple[str, ...]]:
+def guessed(source: Source, path: Path | None = None) -> tuple[Source, tuple[str, ...]]:
     """A source that compiles, with values for what it lacks, and what was guessed in words: none if nothing
     was lacking.
 
     Macros get numbers and types by their names, headers are left out, functions are declared without bodies.
+
+    Args:
+        path: where the source lies, if it does: what files beside it define is not guessed.
 
     Raises:
         CompileError: the first reason, where guesses do not help.
@@ -130,6 +135,12 @@ def guessed(source: Source) -> tuple[Source, tuple[str, ...]]:
             ir_of(source)
             return source, tuple(guesses.values())
         except CompileError as error:
+            if first is None and path is not None:
+                whole, source = source, completed_in_part(source, path)
+                if source is not whole:
+                    first = error
+                    guesses |= {each: f"{Path(each).name} before it" for each in source.companions}
+                    continue
             first = first or error
             said = error.diagnostics or str(error)
         found = _guesses(said, str(source.text))

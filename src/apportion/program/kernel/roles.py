@@ -28,7 +28,8 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
     `bound D`: compared with a work-item's id in dimension D. `stride D`, `stride loop`: multiplied with an id
     or a loop counter. `loop`: compared with a loop counter. `divisor D`, `divisor`: an id, or something else,
     is divided by it. `shift`, `offset`: it shifts, or is added to, what becomes an index. `data`: the rest.
-    `trips`, of a pointer: a loop counter is compared with what was read there.
+    `trips`, of a pointer: a loop counter is compared with what was read there. `loop within`, of what
+    is a `loop`: another loop's counter limits a loop, too (`for i < n: for j < i`).
     """
     order = {i.result: number for number, i in enumerate(function.instructions) if i.result is not None}
     parameters = {name: number for number, name in enumerate(function.parameters)}
@@ -44,6 +45,9 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
                 continue
             others = [(other, theirs) for place, (other, theirs) in enumerate(known) if place != position]
             found[argument].update(_uses(instruction, position, others, order))
+    if any(_limited_by_counter(instruction, tags) for instruction in function.instructions):
+        for uses in found.values():
+            uses.update(["loop within"] if "loop" in uses else [])
     return {number: frozenset(uses) for number, uses in found.items()}
 
 
@@ -100,6 +104,13 @@ def _limits_loop(instruction: Instruction, position: int, known: list[tuple[str,
         instruction.opcode == "icmp"
         and "loop" not in known[position][1]
         and any("loop" in tags for tags in others)
+    )
+
+
+def _limited_by_counter(instruction: Instruction, tags: Mapping[str, Tags]) -> bool:
+    """Whether a loop's counter is compared with what comes of another loop's."""
+    return instruction.opcode == "icmp" and all(
+        "loop" in tags.get(operand, _NONE) for operand in instruction.operands
     )
 
 

@@ -27,6 +27,8 @@ POCL = "Portable Computing Language"
 _OF_PYOPENCL = re.compile(r"clBuildProgram failed|Build on <|\(options: |\(source saved as")
 _INLINE = re.compile(r"\b(?:inline|__inline)\b")
 _WITHOUT_INLINE = "-Dinline= -D__inline="
+_NEWER = ("-cl-std=CL2.0", "-cl-std=CL3.0")
+"Versions of the language, for code of those: drivers take 1.2 where nobody says which."
 _TEMPORARY = re.compile(r"\S*/tempfile_\w+\.cl")
 _MOST_LOG_LINES = 40
 "Of what a driver's compiler says; what comes later follows from the first."
@@ -39,6 +41,8 @@ def _other_ways(build: Build, text: str) -> Iterator[tuple[str, str]]:
     inline = _INLINE.search(text) is not None
     if inline:
         yield text, f"{build.options} {_WITHOUT_INLINE}"
+    if "-cl-std" not in build.options:
+        yield from ((text, f"{build.options} {each}") for each in _NEWER)
     # Another kernel of the file may need what the device lacks, such as half or double precision.
     alone = without_other_kernels(text, build.kernel)
     if alone != text:
