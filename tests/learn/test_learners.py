@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from apportion.data.counter_table import CounterTable
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.learn import learners
 from apportion.learn.learner import learner_of
+from apportion.learn.shares.network_settings import KernelNetworkSettings
 from apportion.learn.times.campaign_table import CampaignTable, save_table
 from apportion.program.kernel.launch import LAUNCH, TOTALS
 from apportion.program.source import Source
@@ -192,13 +196,41 @@ def run(*words: object, code: int = 0) -> None:
     assert int(ended.value.code or 0) == code
 
 
-def test_rows_of_the_ablation_are_experiments_of_their_own() -> None:
+def test_every_row_of_the_ablation_is_an_experiment_in_both_forms() -> None:
     pytest.importorskip("torch")
-    paths = sorted((Path(__file__).parents[2] / "experiments").glob("load-balance-skips*.toml"))
-    assert len(paths) == 8
-    for path in paths:
-        settings = learner_of(path, ()).settings
-        assert settings.form == ("classification" if path.stem.endswith("-classes") else "regression")
-        assert settings.hyperparameters.readout == ("extended" if "-extended" in path.stem else "plain")
-        assert settings.fitting.batch == (32 if "-32" in path.stem else 256)
-        assert settings.hyperparameters.states_dropout == (0.0 if "-undropped" in path.stem else 0.3)
+    folder = Path(__file__).parents[2] / "experiments"
+    found = {}
+    for path in folder.glob("load-balance-*.toml"):
+        said = re.search(r'row "(.*?)" of the ablation', path.read_text())
+        if said:
+            settings = learner_of(path, ()).settings
+            found[said[1], settings.form] = settings
+            assert settings.form == ("classification" if path.stem.endswith("-classes") else "regression")
+    plan = tomllib.loads((folder / "ablation.toml").read_text())
+    thesis = [row for row in plan["rows"] if not re.search(", |learned|device mapping", row["name"])]
+    assert len(thesis) == 11
+    for row in thesis:
+        for form in ("regression", "classification"):
+            settings = found[row["name"], form]
+            wanted = KernelNetworkSettings(**row["network"])
+            assert settings.hyperparameters == wanted
+            assert settings.fitting.batch == row.get("batch", 256)
+
+
+def test_a_row_that_pools_otherwise_is_trained_on_measured_launches_and_asked_without_torch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    row = Path(__file__).parents[2] / "experiments" / "load-balance-top-k-extended-classes.toml"
+    small = {
+        **{f"data.{key}": value for key, value in campaign(tmp_path).items()},
+        "hyperparameters.hidden": 8, "hyperparameters.steps": 2, "held_out": 2, "rare": 1,
+        "fitting.epochs": 2, "fitting.validate_every": 2,
+    }  # fmt: skip
+    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    run("train", row, *settings, "--out", tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    kernel = tmp_path / "k0.cl"
+    capsys.readouterr()
+    run("predict", kernel, "-l", "64", "--bytes", "4096", "--model", tmp_path / "model", "--json")
+    assert json.loads(capsys.readouterr().out)["cpu_share"] in (0, 0.25, 0.5, 0.75, 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from apportion.advise.predictor import predict
+from apportion.data.scaling import Standard
 from apportion.errors import InvalidSetting
 from apportion.learn.base import open_predictor
+from apportion.learn.shares.kernel_model import ConformalScores, Familiarity
 from apportion.learn.shares.kernel_query import KernelQuery
 from apportion.learn.shares.share_network import ShareNetwork
 from apportion.program.llvm import graph_of_ir
@@ -71,7 +74,24 @@ def test_equal_functions_cost_what_one_does() -> None:
     assert vars(first) == vars(second)
 
 
-def test_a_network_trained_here_says_in_numpy_what_it_says_in_torch(tmp_path: Path) -> None:
+ROWS: list[dict[str, Any]] = [
+    {},
+    {"pooling": "skips", "readout": "plain", "both_ways": True},
+    {"layers": "none", "pooling": "mean", "readout": "plain"},
+    {"layers": "convolution", "pooling": "mean", "readout": "plain"},
+    {"layers": "attention", "pooling": "mean", "readout": "plain"},
+    {"pooling": "mean", "readout": "plain"},
+    {"pooling": "gated-sum", "readout": "plain"},
+    {"pooling": "clusters"},
+    {"pooling": "learned-clusters"},
+    {"pooling": "top-k"},
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_row_of_the_ablation_says_in_numpy_what_it_says_in_torch(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
     torch = pytest.importorskip("torch")
     from apportion.data.batch import Graph
     from apportion.learn.shares.colours import GraphSet
@@ -88,9 +108,9 @@ def test_a_network_trained_here_says_in_numpy_what_it_says_in_torch(tmp_path: Pa
         Graph(vocabulary.ids(g).astype(np.int32), g.edges, g.edge_flow, g.edge_position.astype(np.int32))
         for g in graphs
     ]
-    settings = KernelNetworkSettings(hidden=8, steps=4)
+    settings = KernelNetworkSettings(hidden=8, steps=4, **row)
     inputs = np.log1p(np.array([[64, 4096], [256, 1 << 20], [1, 0]])).astype(np.float32)
-    rows = KernelRows(GraphSet.of(read), np.array([0, 1, 1]), inputs, np.zeros(3, np.float32))
+    rows = KernelRows(GraphSet.of(read), np.array([0, 1, 1]), inputs, np.arange(3, dtype=np.float32))
     workshop = Workshop(rows.graphs, rows.graph, "cpu")
     network = network_for(workshop, rows, settings, [3, 4]).eval()
     network.norm.mean += 0.3
@@ -103,9 +123,12 @@ def test_a_network_trained_here_says_in_numpy_what_it_says_in_torch(tmp_path: Pa
     with torch.no_grad():
         wanted = network(plans, given)[0].numpy()
     order, arrays = network_arrays(network, np.unique(rows.graphs.text), len(texts))
-    ours = ShareNetwork(
-        "mine", "regression", 4, tuple(texts[number] for number in order), arrays, None, None, {}  # type: ignore[arg-type]
-    )  # fmt: skip
+    known = Familiarity(Standard(np.zeros(1), np.ones(1)), np.zeros((1, 1)), np.zeros(1))
+    ShareNetwork(
+        "mine", "regression", settings, tuple(texts[number] for number in order), arrays,
+        ConformalScores(np.ones(2), np.ones(2)), known, {},
+    ).save(tmp_path)  # fmt: skip
+    ours = ShareNetwork.load(tmp_path)
     queries = [
         KernelQuery(graphs[number], size, group)
         for number, (group, size) in zip((0, 1, 1), ((64, 4096), (256, 1 << 20), (1, 0)), strict=True)

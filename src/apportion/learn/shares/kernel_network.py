@@ -26,13 +26,11 @@ from apportion.learn.nn.stacked import (
     linear,
 )
 from apportion.learn.shares.network_inputs import EdgePlan, GraphPlans, StepPlan
-from apportion.learn.shares.network_settings import KernelNetworkSettings
+from apportion.learn.shares.network_settings import LAYERS, KernelNetworkSettings
 from apportion.learn.shares.pooling import Clusters, GatedSum, LearnedClusters, TopK
 
 INPUTS = 2
 "Numbers beside the graph, as published: the logarithms of the work-group size and of the bytes moved."
-LAYERS = 2
-"Layers that take turns: even steps use the first, odd steps the second."
 
 
 class Messages(nn.Module):

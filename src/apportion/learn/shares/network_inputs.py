@@ -18,9 +18,7 @@ from apportion.data.batch import FLOWS
 from apportion.learn.nn.gathering import SumPlan
 from apportion.learn.nn.stacked import PARTS
 from apportion.learn.shares.colours import POOLING_ROUNDS, Colouring, GraphSet, Level, Numbers
-
-KEPT = 0.8
-"The part of the nodes that each round of TopK pooling keeps."
+from apportion.learn.shares.network_settings import KEPT
 
 
 @dataclass(frozen=True, eq=False)

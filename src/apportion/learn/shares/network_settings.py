@@ -13,6 +13,12 @@ from apportion.errors import InvalidSetting
 from apportion.learn.shares.colours import GraphSet, Sharing
 
 Floats = NDArray[np.float32]
+LAYERS = 2
+"Layers that take turns: even steps use the first, odd steps the second."
+CLUSTERS = 512
+"Clusters of differentiable pooling, as published."
+KEPT = 0.8
+"The part of the nodes that each round of TopK pooling keeps."
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from apportion.learn.nn.stacked import Generators, StackedLinear, drawn, glorot, linear, uniform
 from apportion.learn.shares.colours import POOLING_ROUNDS
 from apportion.learn.shares.network_inputs import GraphPlans, TopKPlan
+from apportion.learn.shares.network_settings import CLUSTERS
 
-CLUSTERS = 512
-"Clusters of differentiable pooling, as published."
 LEARNED_CLUSTERS = 16
 "Clusters where the assignment learns: fewer than the nodes of all but the smallest graphs."
 _FAR = 1e6

@@ -1,8 +1,8 @@
-"""ShareNetwork: the thesis' network (Figure 5.4) that reads a kernel's program graph, answered by NumPy.
+"""ShareNetwork: the thesis' networks (Chapter 5) that read a kernel's program graph, answered by NumPy.
 
-Six steps of gated messages by two alternating layers, the mean of the states after each step, the sizes of
-the launch, batch normalisation, and an extended readout. States are computed once for nodes that the network
-cannot tell apart (`colours`), which changes nothing but the time.
+The one that it chose (Figure 5.4): six steps of gated messages by two alternating layers, the mean of the
+states after each step, the sizes of the launch, batch normalisation, and an extended readout. Every other row
+of its ablation differs in what `graph_vectors` makes of the graph, or in the readout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,23 +18,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.artifact import Artifact, read_artifact, write_artifact
-from apportion.data.batch import FLOWS, Graph
+from apportion.data.batch import Graph
 from apportion.data.records import CLASSES, nearest_class
 from apportion.data.scaling import Standard
 from apportion.errors import MalformedInput
 from apportion.learn.base import check_confidence
-from apportion.learn.shares.colours import Colouring, GraphSet, Level
+from apportion.learn.shares.colours import GraphSet
+from apportion.learn.shares.graph_vectors import GraphVectors
 from apportion.learn.shares.kernel_model import ConformalScores, Familiarity
 from apportion.learn.shares.kernel_query import KernelQuery, ShareAnswer, SharePredictor
+from apportion.learn.shares.network_settings import KernelNetworkSettings
 from apportion.learn.shares.share_forest import CODE_AT
 from apportion.program.graph import ProgramGraph
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import convert
 
 Form = Literal["regression", "classification", "device-mapping"]
 "What the network was trained to say: a share in percent, one of the five classes, or the faster device."
 EPSILON = 1e-5
 "Of the batch normalisation."
-LAYERS = 2
+_READ_BY = ("layers", "pooling", "steps", "both_ways")
+"The settings that decide how a graph is read; the others show in the weights."
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -50,7 +53,7 @@ class ShareNetwork(SharePredictor):
 
     name: str
     form: Form
-    steps: int
+    settings: KernelNetworkSettings
     texts: tuple[str, ...]
     "Node texts that the network has learned, in the order of its embedding; the last row is for all others."
     weights: Arrays
@@ -107,41 +110,12 @@ class ShareNetwork(SharePredictor):
         return 0.0 if score[1] > score[0] else 100.0  # the second score is the GPU's
 
     def _pooled(self, graph: ProgramGraph) -> Floats:
-        """(steps · H,): the mean state of the graph's nodes after each step."""
+        """(D,): what the network makes of a graph."""
         text = self._vocabulary.ids(graph).astype(np.int32)
-        position = np.minimum(graph.edge_position, len(self.weights["0.gates"]) - 1).astype(np.int32)
-        graphs = GraphSet.of([Graph(text, graph.edges, graph.edge_flow, position)])
-        levels = [Level.of(colour) for colour in Colouring.of(graphs, self.steps).levels]
-        state = self.weights["embedding"][graphs.text[levels[0].example]]
-        means = []
-        for step, (below, level) in enumerate(pairwise(levels)):
-            state = self._stepped(state, graphs, below, level, step % LAYERS)
-            share = np.bincount(level.colour, minlength=level.count) / graphs.nodes
-            means.append(share.astype(np.float32) @ state)
-        return np.concatenate(means)
-
-    def _stepped(self, state: Floats, graphs: GraphSet, below: Level, level: Level, layer: int) -> Floats:
-        """(n, H): the states of the next level."""
-        weights, hidden = self.weights, state.shape[1]
-        edge, row = level.edges_at(graphs.target)
-        order = np.argsort(row, kind="stable")
-        edge, row = edge[order], row[order]
-        message = (state @ weights[f"{layer}.message.weight"] + weights[f"{layer}.message.bias"]).reshape(
-            -1, FLOWS, hidden
-        )
-        lines = message[below.colour[graphs.source[edge]], graphs.flow[edge]]
-        lines *= weights[f"{layer}.gates"][graphs.position[edge]]
-        mean = np.zeros((level.count, hidden), np.float32)
-        if len(row):
-            starts = np.flatnonzero(np.diff(row, prepend=-1))
-            count = np.diff(starts, append=len(row)).astype(np.float32)
-            mean[row[starts]] = np.add.reduceat(lines, starts, axis=0) / count[:, None]
-        held = state[below.colour[level.example]]
-        given = mean @ weights[f"{layer}.input.weight"] + weights[f"{layer}.input.bias"]
-        kept = held @ weights[f"{layer}.hidden.weight"] + weights[f"{layer}.hidden.bias"]
-        reset, keep = np.split(_sigmoid(given[:, : 2 * hidden] + kept[:, : 2 * hidden]), 2, axis=1)
-        new = np.tanh(given[:, 2 * hidden :] + reset * kept[:, 2 * hidden :])
-        return np.asarray(new + keep * (held - new), np.float32)
+        gates = self.weights.get("0.gates")
+        position = graph.edge_position if gates is None else np.minimum(graph.edge_position, len(gates) - 1)
+        read = Graph(text, graph.edges, graph.edge_flow, position.astype(np.int32))
+        return GraphVectors(self.settings, self.weights).of(GraphSet.of([read]))
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
@@ -161,8 +135,9 @@ class ShareNetwork(SharePredictor):
             "kernels": self.known.kernels, "distance": self.known.distance,
         }  # fmt: skip
         task = "device-mapping" if self.form == "device-mapping" else "load-balance"
+        network = {name: getattr(self.settings, name) for name in _READ_BY}
         artifact = Artifact(
-            task, self.kind, {"form": self.form, "steps": self.steps}, self.texts,
+            task, self.kind, {"form": self.form, **network}, self.texts,
             experiment=dict(self.about), predictor=self.kind, name=self.name,
         )  # fmt: skip
         write_artifact(folder, artifact, arrays)
@@ -171,11 +146,12 @@ class ShareNetwork(SharePredictor):
     @classmethod
     def load(cls, folder: Path) -> Self:
         artifact, kept = read_artifact(folder)
-        prefix = "network."
+        prefix, said = "network.", artifact.hyperparameters
+        network = {name: said[name] for name in _READ_BY if name in said}
         try:
             return cls(
-                artifact.name or folder.name, artifact.hyperparameters["form"],
-                int(artifact.hyperparameters["steps"]), artifact.vocabulary,
+                artifact.name or folder.name, said["form"],
+                convert(KernelNetworkSettings, network, source=str(folder)), artifact.vocabulary,
                 {n.removeprefix(prefix): values for n, values in kept.items() if n.startswith(prefix)},
                 ConformalScores(kept["score"], kept["weight"]),
                 Familiarity(Standard(kept["mean"], kept["deviation"]), kept["kernels"], kept["distance"]),
@@ -183,7 +159,3 @@ class ShareNetwork(SharePredictor):
             )  # fmt: skip
         except KeyError as error:
             raise MalformedInput(f"is no network of shares ({error} is missing)", file=str(folder)) from error
-
-
-def _sigmoid(values: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * values)), np.float32)

@@ -59,15 +59,6 @@ class ShareNetworkExperiment:
     def __post_init__(self) -> None:
         if self.held_out < 2:
             raise InvalidSetting(f"held_out must be at least 2, not {self.held_out}")
-        if self.hyperparameters.both_ways:
-            raise InvalidSetting(
-                "A network that is answered without torch reads edges one way: both_ways = false"
-            )
-        if (self.hyperparameters.layers, self.hyperparameters.pooling) != ("messages", "skips"):
-            raise InvalidSetting(
-                "Only networks of messages whose states are pooled after each step (layers = messages, "
-                "pooling = skips) can be answered without torch; the others are rows of the ablation"
-            )
 
 
 class ShareNetworkLearner(TableLearner[ShareNetworkExperiment, KernelTable]):
@@ -239,7 +230,7 @@ def exported(
     if form == "device-mapping":
         about = {**about, "right": right_by_device(held_out, table)}
     return ShareNetwork(
-        name, form, network.settings.steps, tuple(texts[number] for number in order), arrays,
+        name, form, network.settings, tuple(texts[number] for number in order), arrays,
         calibration_of(error, np.array(table.origins.application)), familiarity_with(table), about,
     )  # fmt: skip
 
@@ -265,7 +256,9 @@ def network_arrays(
     usual = embedding[row[unknown]] if unknown in row else embedding.mean(axis=0)
     arrays = {"embedding": np.vstack([*(embedding[row[number]] for number in order), usual])}
     for number, layer in enumerate(network.layers):
-        assert isinstance(layer, Messages)
+        if not isinstance(layer, Messages):
+            arrays |= {f"{number}.{name}": _array(values) for name, values in layer.named_parameters()}
+            continue
         hidden = network.settings.hidden
         with torch.no_grad():
             table_of_positions = sinusoids(POSITIONS, hidden).expand(len(network.embedding), -1, -1)
@@ -277,6 +270,8 @@ def network_arrays(
             ("hidden.weight", layer.update.hidden_weight), ("hidden.bias", layer.update.hidden_bias),
         ):  # fmt: skip
             arrays[f"{number}.{part}"] = _array(values)
+    if network.pooling is not None:
+        arrays |= {f"pool.{name}": _array(values) for name, values in network.pooling.named_parameters()}
     for part in ("weight", "bias", "mean", "variance"):
         arrays[f"norm.{part}"] = _array(getattr(network.norm, part))
     for number, map_ in enumerate(network.readout.maps):
