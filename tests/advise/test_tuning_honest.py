@@ -216,6 +216,45 @@ def test_options_of_a_tunable_are_not_given_twice():
 
 
 @pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"prune": 2.0, "objective": "returned"}, "prune means nothing where what the function returns counts"),
+        ({"confirm": 3, "objective": "returned"}, "confirm means nothing where what the function returns counts"),
+        ({"tolerance": ANY}, "tolerance means nothing without what is expected; give expected, too"),
+        ({"grid": lambda one: (1,)}, "grid means nothing for a function that is no Triton kernel"),
+        ({"ranker": "mine"}, "The ranker 'mine' orders nothing without a graph of the program"),
+    ],
+)  # fmt: skip
+def test_an_option_of_the_call_that_would_do_nothing_is_refused(options, problem):
+    with pytest.raises(InvalidSetting, match=problem):
+        apportion.tune(bowl, {"x": (1, 2), "y": (1, 2)}, budget=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--ask", "--budget", "3"), "--budget means nothing for --ask and --tell"),
+        (("--ask", "--tell", "{}"), "Either --ask or --tell: each is one step of the study"),
+        (("--ask", "--model", "none"), "--model means nothing for --ask and --tell"),
+        (("--command", "true {x}", "--budget", "2", "--results-format", "t4"), "name that file, too"),
+        (
+            ("--command", "true {x}", "--budget", "2", "--results", "r", "--results-format", "xml"),
+            "--results-format is t4 or kernel-tuner, not 'xml'",
+        ),
+        (("--command", "true {x}", "--budget", "2", "--model", "mine"), "orders nothing without a graph"),
+        (("--recorded", "t.csv", "--budget", "2", "--model", "mine"), "--model means nothing for a recorded table"),
+    ],
+)  # fmt: skip
+def test_an_option_of_the_command_that_would_do_nothing_is_refused(tmp_path, capsys, words, problem):
+    parameters = () if "--recorded" in words else ("--param", "x=1,2")
+    study = ("--study", str(tmp_path / "s.jsonl")) if "--ask" in words else ()
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *parameters, *study, *words])
+    assert ended.value.code == 1
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (

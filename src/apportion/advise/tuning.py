@@ -54,6 +54,8 @@ _WAIT_SECONDS = 0.2
 "Between looks at a study in which others measure all that is left."
 AUTOMATIC = "automatic"
 "The shipped ranker, where it is familiar with the program."
+FORMATS = ("t4", "kernel-tuner")
+"In which results are written."
 _PREDICTED = 200_000
 "Configurations up to which all of a space are predicted."
 
@@ -152,18 +154,18 @@ class Tuning:
 
         replace_file(Path(path), page(self))
 
-    def write(self, path: str | Path, *, format: str = "t4") -> None:
+    def write(self, path: str | Path, *, format: str = FORMATS[0]) -> None:
         """Write what was measured in the T4 schema, or as a cache file of Kernel Tuner's (`kernel-tuner`).
 
         Raises:
             InvalidSetting: there is no such format.
         """
+        if format not in FORMATS:
+            raise InvalidSetting(f"Results are written as {' or '.join(FORMATS)}, not as {format!r}")
         if format == "t4":
             write_t4(Path(path), self.table)
-        elif format == "kernel-tuner":
-            write_cache(Path(path), self.table, self.space)
         else:
-            raise InvalidSetting(f"Results are written as t4 or kernel-tuner, not as {format!r}")
+            write_cache(Path(path), self.table, self.space)
 
 
 WarmStart = Tuning | TuningTable | str | Path
@@ -183,8 +185,8 @@ def tune(
     default: Configuration | None = None,
     objective: str | None = None,
     repeats: int | None = None,
-    prune: float = BenchSettings.prune,
-    confirm: int = BenchSettings.confirm,
+    prune: float | None = None,
+    confirm: int | None = None,
     seed: int = 0,
     study: str | Path | None = None,
     warm_start: WarmStart | Sequence[WarmStart] = (),
@@ -207,8 +209,8 @@ def tune(
         objective: `seconds`, what a call takes; `returned`, the number that the function returns (or the
             first of a dict that it returns); or a key of that dict.
         repeats: how often each is called after a first call; 5, or 1 where what is returned counts.
-        prune: stop repeating where the first repeat takes so many times what the best one does.
-        confirm: how often the best, and what it is compared with, are called in turns at the end.
+        prune: stop repeating where the first repeat takes so many times what the best one does; 3.
+        confirm: how often the best, and what it is compared with, are called in turns at the end; 15.
         seed: draws what is drawn at random.
         study: a file that keeps every measurement: the same call goes on where it was, and several processes
             take part in one study.
@@ -221,9 +223,11 @@ def tune(
         progress: show a bar on a terminal.
 
     Raises:
-        InvalidSetting: the space or a limit is impossible, or no configuration could be run (it says why).
+        InvalidSetting: the space or a limit is impossible, an option would do nothing, or no configuration
+            could be run (it says why).
     """
     tunable = _tunable(function, space, arguments, grid, expected, default, objective)
+    _refuse_unused(tunable, tolerance, prune, confirm, ranker)
     if budget is None and seconds is None:
         raise InvalidSetting("Give a limit: a budget of measurements, or seconds")
     if budget is not None and budget < 1:
@@ -232,8 +236,10 @@ def tune(
         raise InvalidSetting(f"seconds must be more than 0, not {seconds}")
     usual = BenchSettings.repeats if tunable.objective == SECONDS else 1
     settings = BenchSettings(
-        usual if repeats is None else repeats, tunable.objective, tolerance or Tolerance(), prune, confirm
-    )
+        usual if repeats is None else repeats, tunable.objective, tolerance or Tolerance(),
+        BenchSettings.prune if prune is None else prune,
+        BenchSettings.confirm if confirm is None else confirm,
+    )  # fmt: skip
     known = tunable.configurations
     if tunable.default is not None and not known.holds(tunable.default):
         raise InvalidSetting(
@@ -318,6 +324,25 @@ def _tunable(
     if space is None:
         raise InvalidSetting("A function needs a space to be tuned in: {'tile': (8, 16, 32)}")
     return Tunable(function, space, tuple(arguments), grid, expected, default, objective or SECONDS)
+
+
+def _refuse_unused(
+    tunable: Tunable, tolerance: Tolerance | None, prune: float | None, confirm: int | None,
+    ranker: str | Path | None,
+) -> None:  # fmt: skip
+    """Options that are given are used or refused."""
+    timed = tunable.objective == SECONDS
+    for name, given in (("prune", prune), ("confirm", confirm)):
+        if given is not None and not timed:
+            raise InvalidSetting(f"{name} means nothing where what the function returns counts; leave it out")
+    if tolerance is not None and tunable.expected is None:
+        raise InvalidSetting("tolerance means nothing without what is expected; give expected, too")
+    if tunable.grid is not None and not _is_triton(tunable.function):
+        raise InvalidSetting("grid means nothing for a function that is no Triton kernel; leave it out")
+    if ranker not in (AUTOMATIC, None) and tunable.graph is None:
+        raise InvalidSetting(
+            f"The ranker {str(ranker)!r} orders nothing without a graph of the program: give a Tunable one"
+        )
 
 
 def bench_of(tunable: Tunable | str, settings: BenchSettings) -> Bench:
@@ -444,7 +469,7 @@ def _told(
 def _callable(tunable: Tunable) -> Callable[..., Any]:
     """The function as it is called: a Triton kernel on its grid, a function of JAX arrays compiled."""
     function = tunable.function
-    if hasattr(function, "arg_names") and hasattr(function, "warmup"):  # a Triton kernel
+    if _is_triton(function):
         grid = tunable.grid
         if grid is None:
             raise InvalidSetting("A Triton kernel needs a grid: lambda configuration: (programs,)")
@@ -458,6 +483,10 @@ def _callable(tunable: Tunable) -> Callable[..., Any]:
 
         return jax().jit(function, static_argnames=tuple(tunable.configurations.values))  # type: ignore[no-any-return]
     return function
+
+
+def _is_triton(function: Callable[..., Any]) -> bool:
+    return hasattr(function, "arg_names") and hasattr(function, "warmup")
 
 
 def _listed(sources: WarmStart | Sequence[WarmStart]) -> Iterable[WarmStart]:

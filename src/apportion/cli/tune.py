@@ -14,9 +14,8 @@ from apportion.advise.command_tuning import as_words, configuration_of, space_of
 from apportion.advise.layout_tuning import tunable_layouts
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.study import ASKED, Study, TriedConfiguration
-from apportion.advise.tuning import AUTOMATIC, SECONDS, Tunable, Tuning, by_time, known_of
+from apportion.advise.tuning import AUTOMATIC, FORMATS, SECONDS, Tunable, Tuning, by_time, known_of
 from apportion.advise.tuning import tune as tune_function
-from apportion.advise.tuning_bench import BenchSettings
 from apportion.cli.show import note, print_json, print_table
 from apportion.errors import InvalidSetting
 from apportion.jobs import Runner, runner_of
@@ -71,7 +70,7 @@ def tune(
     check_share: float | None = None,
     out: Path | None = None,
     results: Path | None = None,
-    results_format: str = "t4",
+    results_format: str | None = None,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Measure a few configurations of a program, each chosen by what those before it took, and name the best.
@@ -133,7 +132,7 @@ def tune(
             fastest.
         out: Write a page (HTML) about the search.
         results: Write the measurements to a file, for other tools and for --warm-start.
-        results_format: t4, or kernel-tuner for a cache file.
+        results_format: t4, or kernel-tuner for a cache file; t4 by default.
         json: Print the result as JSON.
     """
     given = {
@@ -143,10 +142,14 @@ def tune(
         "confirm": confirm, "seeds": seeds, "seed": seed, "random-share": random_share,
         "check-share": check_share, "out": out, "results": results, "seconds": seconds,
         "runner": runner, "workers": workers,
+        "results-format": results_format, "model": None if model == AUTOMATIC else model,
         "global-size": global_size, "local-size": local_size, "kernel": kernel, "arg": arg, "device": device,
     }  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None and value != ()}
     if ask or tell is not None:
+        if ask and tell is not None:
+            raise InvalidSetting("Either --ask or --tell: each is one step of the study")
+        given |= {} if budget is None else {"budget": budget}
         _only(given, {"param", "allowed", "when", "space", "study", "warm-start", "seed"}, "--ask and --tell")
         _ask_or_tell(_space(param, allowed, when, space), study, warm_start, seed or 0, tell)
         return
@@ -169,22 +172,36 @@ def tune(
     else:
         assert program is not None
         found, used = _of_program(program, shapes, configurations, seed or 0)
-    anyway = {"seconds", "study", "warm-start", "repeats", "prune", "confirm", "seed", "out", "results"}
+    if results_format is not None and results is None:
+        raise InvalidSetting("--results-format says how --results are written: name that file, too")
+    if results_format not in (None, *FORMATS):
+        raise InvalidSetting(f"--results-format is {' or '.join(FORMATS)}, not {results_format!r}")
+    anyway = {
+        "model",
+        "results-format",
+        "seconds",
+        "study",
+        "warm-start",
+        "repeats",
+        "prune",
+        "confirm",
+        "seed",
+        "out",
+        "results",
+    }
     anyway |= {"runner", "workers"}
     what = "a command" if command is not None else "a kernel" if opencl is not None else "a program"
     _only(given, used | anyway, what)
     tuning = tune_function(
         found, budget=budget, seconds=seconds, repeats=repeats,
-        prune=BenchSettings.prune if prune is None else prune,
-        confirm=BenchSettings.confirm if confirm is None else confirm,
-        seed=seed or 0, study=study, warm_start=warm_start, runner=_runner(runner, workers),
-        ranker=None if model == "none" else model, progress=not json,
+        prune=prune, confirm=confirm, seed=seed or 0, study=study, warm_start=warm_start,
+        runner=_runner(runner, workers), ranker=None if model == "none" else model, progress=not json,
     )  # fmt: skip
     if out is not None:
         tuning.write_page(out)
         note(f"Wrote {out}")
     if results is not None:
-        tuning.write(results, format=results_format)
+        tuning.write(results, format=results_format or FORMATS[0])
         note(f"Wrote {results}")
     _print(tuning, json)
 
