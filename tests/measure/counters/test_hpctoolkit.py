@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import polars as pl
 import pytest
 
 from apportion.errors import MalformedInput, UnreadableFile
@@ -99,6 +100,26 @@ def test_the_time_is_that_of_the_longest_thread(tmp_path):
     of_thread(tmp_path, "1.cpi-000000-000", 1.5e6, 7.0)
     of_thread(tmp_path, "1.cpi-000001-000", 2e6, 8.0)
     assert imported(tmp_path)[1]["seconds"] == pytest.approx(2.0)
+
+
+def test_executions_with_other_ranks_are_other_runs_and_the_same_again_is_a_repeat(tmp_path):
+    for name, ranks in (("two", 2), ("again", 2), ("four", 4)):
+        (tmp_path / name).mkdir()
+        experiment(tmp_path / name)
+        for rank in range(ranks):
+            for thread in range(2):
+                of_thread(tmp_path / name, f"1.cpi-{rank:06}-{thread:03}-a8c00270-4711-0", 1e6, 1.0)
+    paths = [tmp_path / name for name in ("two", "again", "four")]
+    frame = import_files(paths, ImportOptions()).frame
+    found = frame.group_by("size").agg(pl.col("repeat").n_unique()).rows()
+    assert sorted(found) == [("ranks=2 threads=4", 2), ("ranks=4 threads=8", 1)]
+
+
+def test_without_files_of_threads_the_statistics_say_how_many_there_were(tmp_path):
+    table, _ = imported(experiment(tmp_path))
+    assert set(table.frame["size"]) == {"threads=2"}
+    table, _ = imported(tmp_path, size="-i 30")
+    assert set(table.frame["size"]) == {"-i 30"}
 
 
 def test_a_sum_over_threads_is_a_time_only_where_a_mapping_says_so(tmp_path):
@@ -246,6 +267,7 @@ def test_a_newer_database_adds_up_all_threads_and_takes_the_longest_time(tmp_pat
         "seconds": 1.5,
     }
     assert set(table.frame["program"]) == {"loops"}
+    assert set(table.frame["size"]) == {"threads=2"}
 
 
 def test_hatchet_reads_the_same_of_the_main_thread(tmp_path):

@@ -17,6 +17,9 @@ SOURCE = "hpctoolkit"
 _UNITS = {"usec": 1e-6, "sec": 1.0}
 _STATISTIC = re.compile(r"^(?P<event>.+?)(?::(?P<of>Sum|Mean|StdDev|CfVar|Min|Max)(?::[\w-]+)?)?(?: \(I\))?$")
 "`PAPI_TOT_INS:Sum (I)`: an event, what was made of its values in all threads, and that calls are included."
+_THREAD = re.compile(r"-(\d{6})-(\d{3})(?:-[\w-]*)?\.metric-db$")
+"The rank and the thread in the name of a thread's file."
+_SOURCES = re.compile(r":num-src \(I\)$")
 _SHOWN = ("1", "2")  # the others are hidden, or for what a procedure itself does
 _METRIC_DB = b"HPCPROF-metricdb__"
 
@@ -25,20 +28,23 @@ def read(path: Path, options: ImportOptions) -> list[Row]:
     """What a whole execution counted: one run. Events are added up over processes and threads.
 
     Its time is that of the thread that took longest, the clock's rather than the processor's. Where only the
-    sum over threads is known it is missing, since nothing says of how many.
+    sum over threads is known it is missing. How many processes and threads there were is its size, so that
+    executions with others are other runs; a database says nothing else of what was executed.
     """
     folder = path if path.is_dir() else path.parent
     experiment = path if path.suffix == ".xml" else folder / "experiment.xml"
     if path.suffix != ".xml" and (folder / "meta.db").exists():
-        name, totals, longest = hpctoolkit4.read(folder)
+        name, totals, longest, threads = hpctoolkit4.read(folder)
+        counts = {"threads": threads}
     elif experiment.exists():
-        name, totals, longest = _experiment(experiment)
+        name, totals, longest, counts = _experiment(experiment)
     else:
         raise UnreadableFile(
             f"{folder} holds neither experiment.xml nor meta.db: it is no database of HPCToolkit"
         )
     program = first_of(options.program, name, folder.name)
-    identity = (joined((program, options.size)), program, "", options.size, options.system)
+    size = first_of(options.size, " ".join(f"{what}={count}" for what, count in counts.items() if count))
+    identity = (joined((program, size)), program, "", size, options.system)
     rows = rows_of(
         {event: (value, "sampled") for event, value in totals.items()}, identity, 0, SOURCE, options.mapping
     )
@@ -47,8 +53,8 @@ def read(path: Path, options: ImportOptions) -> list[Row]:
     return rows
 
 
-def _experiment(path: Path) -> tuple[str, dict[str, float], dict[str, float]]:
-    """The program's name; event → its sum over all threads; event → its largest value in one thread."""
+def _experiment(path: Path) -> tuple[str, dict[str, float], dict[str, float], dict[str, int]]:
+    """The program's name; event → its sum over all threads, and its largest in one; how many there were."""
     try:
         root = ElementTree.parse(path).getroot()
     except OSError as error:
@@ -78,7 +84,8 @@ def _experiment(path: Path) -> tuple[str, dict[str, float], dict[str, float]]:
             message += ": this version keeps them in another file; `hpcprof` since 2022 writes meta.db"
         raise MalformedInput(message, file=str(path), line=1)
     header = root.find("Header")
-    return (header.get("n", "") if header is not None else ""), totals, _of_threads(root, path) | longest
+    name = header.get("n", "") if header is not None else ""
+    return name, totals, _of_threads(root, path) | longest, _counts(root, path, values)
 
 
 def _values(data: ElementTree.Element, path: Path) -> dict[str, float]:
@@ -113,6 +120,21 @@ def _of_threads(root: ElementTree.Element, path: Path) -> dict[str, float]:
         if files:
             longest[said["event"]] = max(_of_thread(file, metric.get("db-id", "0")) for file in files)
     return longest
+
+
+def _counts(root: ElementTree.Element, path: Path, values: Mapping[str, float]) -> dict[str, int]:
+    """Ranks and threads: by the names of threads' files, or by how many values the statistics are made of."""
+    globs = {one.get("db-glob", "") for one in root.iterfind(".//MetricDBTable/MetricDB")} - {""}
+    files = {file for glob in globs for file in path.parent.glob(glob)}
+    named = {(match[1], match[2]) for file in files if (match := _THREAD.search(file.name))}
+    if named:
+        return {"ranks": len({rank for rank, _ in named}), "threads": len(named)}
+    sources = [
+        int(values.get(metric.get("i", ""), 0))
+        for metric in root.iterfind(".//MetricTable/Metric")
+        if _SOURCES.search(metric.get("n", ""))
+    ]
+    return {"threads": max(sources, default=0)}
 
 
 def _of_thread(file: Path, column: str) -> float:

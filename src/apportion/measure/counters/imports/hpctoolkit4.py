@@ -23,8 +23,8 @@ _SUMMARY = 1  # a flag of profiles of several threads; the first profile is that
 _EVERYWHERE = 0  # the context above all others
 
 
-def read(folder: Path) -> tuple[str, dict[str, float], dict[str, float]]:
-    """The program's name; event → its sum over all threads; event → its largest value in one thread."""
+def read(folder: Path) -> tuple[str, dict[str, float], dict[str, float], int]:
+    """The program's name; event → its sum over all threads, and its largest in one; how many threads."""
     name, metrics = _in_file(folder / "meta.db", b"meta", _metrics)
     summary, threads = _in_file(folder / "profile.db", b"prof", _profiles)
     totals = {
@@ -41,7 +41,7 @@ def read(folder: Path) -> tuple[str, dict[str, float], dict[str, float]]:
         raise MalformedInput(
             "it has no inclusive metric of the whole execution", file=str(folder / "profile.db")
         )
-    return name, totals, longest
+    return name, totals, longest, len(threads)
 
 
 def _in_file(path: Path, kind: bytes, find: Callable[[mmap.mmap], _Found]) -> _Found:
