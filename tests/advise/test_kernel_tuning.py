@@ -8,6 +8,7 @@ import pytest
 
 from apportion.advise.kernel_tuning import _sizes
 from apportion.cli import main
+from apportion.measure.tuning_table import space_of_t1
 
 pytest.importorskip("pyopencl", reason="pyopencl is not installed")
 pytestmark = pytest.mark.xdist_group("opencl")
@@ -50,6 +51,7 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path
     ]
     words += ["--param", "WORK=8,9", "--allowed", "LX <= 64", "--budget", "6", "--json"]
     words += ["--default", "ITEMS=1", "--default", "LX=16", "--default", "WORK=8"]
+    words += ["--results", str(tmp_path / "t1.json"), "--results-format", "t1"]
     with pytest.raises(SystemExit) as ended:
         main([*words, *where])
     assert ended.value.code == 0
@@ -59,6 +61,10 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path
     assert all(failure.startswith("WrongResult: y: element") for failure in failures)
     assert 0 < said["value"] < 1
     assert said["objective"] == "seconds"
+    described = json.loads((tmp_path / "t1.json").read_text())
+    assert described["KernelSpecification"]["GlobalSize"] == {"X": "16384 // ITEMS"}
+    assert described["KernelSpecification"]["LocalSize"] == {"X": "LX"}
+    assert len(space_of_t1(tmp_path / "t1.json").configurations) == 18
     if said["best"] != {"ITEMS": 1, "LX": 16, "WORK": 8}:
         low, high = said["speedup_interval"]
         assert said["than"] == "the default"

@@ -239,7 +239,7 @@ def test_an_option_of_the_call_that_would_do_nothing_is_refused(options, problem
         (("--command", "true {x}", "--budget", "2", "--results-format", "t4"), "name that file, too"),
         (
             ("--command", "true {x}", "--budget", "2", "--results", "r", "--results-format", "xml"),
-            "--results-format is t4 or kernel-tuner, not 'xml'",
+            "--results-format is one of t4, kernel-tuner, t1, not 'xml'",
         ),
         (("--command", "true {x}", "--budget", "2", "--model", "mine"), "orders nothing without a graph"),
         (("--recorded", "t.csv", "--budget", "2", "--model", "mine"), "--model means nothing for a recorded table"),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
-from apportion.measure.tuning_table import read_table, space_of_t1
+from apportion.measure.space import Range, Space
+from apportion.measure.tuning_table import Tried, TuningTable, read_table, space_of_t1, write_t1, write_t4
 
 
 def written(path: Path, text: str) -> Path:
@@ -86,3 +87,62 @@ def test_a_space_is_read_from_t1_or_from_plain_lists(tmp_path):
     for text in ("[", '{"x": 5}', '{"ConfigurationSpace": {}}'):
         with pytest.raises(MalformedInput):
             space_of_t1(written(tmp_path / "bad.json", text))
+
+
+def schema_of(name: str) -> dict:
+    """A schema of the autotuning community, as Kernel Tuner ships it."""
+    package = pytest.importorskip("kernel_tuner", reason="kernel_tuner is not installed")
+    return json.loads((Path(package.__file__).parent / "schema" / name).read_text())
+
+
+KERNEL = {
+    "Language": "OpenCL", "KernelName": "blur", "KernelFile": "blur.cl",
+    "GlobalSize": {"X": "1024 // x"}, "LocalSize": {"X": "y"},
+}  # fmt: skip
+
+
+def test_a_space_survives_being_written_as_t1(tmp_path):
+    space = Space(
+        {"x": (1, 2, 4), "y": Range(1, 8), "z": (0.5, 1), "on": (True, False), "mode": ("a", "b")},
+        "x * y <= 8",
+    )
+    write_t1(tmp_path / "t1.json", space)
+    found = space_of_t1(tmp_path / "t1.json")
+    assert found.configurations == space.configurations
+    described = json.loads((tmp_path / "t1.json").read_text())["ConfigurationSpace"]
+    assert [one["Type"] for one in described["TuningParameters"]] == ["int", "int", "float", "bool", "string"]
+    assert described["Conditions"] == [{"Parameters": ["x", "y"], "Expression": "x * y <= 8"}]
+
+
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        (Space({"x": (1, 2)}, lambda x: x > 1), "T1 has expressions, no functions"),
+        (Space({"x": (1, 2), "y": (1, 2)}, conditions={"y": "x == 1"}), "T1 has no parameters that sometimes"),
+        (Space({"x": ((0, 1), (1, 0))}), "T1 has numbers, truths and words: x has the values"),
+        (Space({"x": Range(0.0, 1.0)}), "x is a range of inf values: T1 has lists only"),
+        (Space({"x": (1, 2)}, drawn=({"x": 1},)), "T1 has no configurations that were drawn"),
+    ],
+)  # fmt: skip
+def test_what_t1_cannot_say_is_refused(tmp_path, space, problem):
+    with pytest.raises(InvalidSetting, match=problem):
+        write_t1(tmp_path / "t1.json", space)
+
+
+def test_what_is_written_is_valid_by_the_schemas(tmp_path):
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    write_t1(tmp_path / "t1.json", Space({"x": (1, 2), "y": (8, 16)}, "x < y"), kernel=KERNEL)
+    jsonschema.validate(
+        json.loads((tmp_path / "t1.json").read_text()), schema_of("T1/1.0.0/input-schema.json")
+    )
+    why = ("", "wrong result: element 1", "TimeoutExpired: 5 s", "CompilationFailedConfig", "ValueError: no")
+    rows = [
+        Tried({"x": n}, math.nan if failure else 0.5, failure, () if failure else (0.5,))
+        for n, failure in enumerate(why)
+    ]
+    write_t4(tmp_path / "t4.json", TuningTable("blur", tuple(rows)))
+    said = json.loads((tmp_path / "t4.json").read_text())
+    jsonschema.validate(said, schema_of("T4/1.0.0/results-schema.json"))
+    reasons = [one["invalidity"] for one in said["results"]]
+    assert reasons == ["correct", "correctness", "timeout", "compile", "runtime"]
+    assert [row.failure for row in read_table(tmp_path / "t4.json").rows] == ["", *reasons[1:]]

@@ -91,6 +91,15 @@ class TunedKernel:
     def __name__(self) -> str:
         return self.kernel or self.source.stem
 
+    @property
+    def as_t1(self) -> dict[str, Any]:
+        """The kernel, as T1 describes one."""
+        return {
+            "Language": "OpenCL", "KernelName": self.__name__, "KernelFile": str(self.source),
+            "GlobalSizeType": "OpenCL", "GlobalSize": _axes(self.global_size),
+            "LocalSize": _axes(self.local_size or "1"),
+        }  # fmt: skip
+
     def __call__(self, **one: Any) -> float:
         if self.right is not None and not self._first and key_of(one) != key_of(self.right):
             self._bound(self.right)  # of a process that was not there when it was measured
@@ -154,6 +163,12 @@ def _sizes(text: str, one: Configuration) -> tuple[int, ...]:
             raise InvalidSetting(f"{part!r} is {value}, which is no number of work-items")
         sizes.append(int(value))
     return tuple(sizes)
+
+
+def _axes(text: str) -> dict[str, str]:
+    """Sizes as T1 has them: an expression for X, Y and Z."""
+    parts = re.split("[x×]", text) if _LITERAL.fullmatch(text.strip()) else text.split(",")
+    return {axis: part.strip() for axis, part in zip("XYZ", parts, strict=False)}
 
 
 def _macro(value: Any) -> str:

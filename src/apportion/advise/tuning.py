@@ -46,7 +46,7 @@ from apportion.learn.ranking.measures import agreement
 from apportion.learn.tuning.search import KnownTable, Search, SearchPlan
 from apportion.measure.results import Tolerance
 from apportion.measure.space import Configuration, Range, Space, Values, key_of
-from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t4
+from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t1, write_t4
 from apportion.program.hlo.jax import object_of
 from apportion.settings import replace_file
 
@@ -54,8 +54,8 @@ _WAIT_SECONDS = 0.2
 "Between looks at a study in which others measure all that is left."
 AUTOMATIC = "automatic"
 "The shipped ranker, where it is familiar with the program."
-FORMATS = ("t4", "kernel-tuner")
-"In which results are written."
+FORMATS = ("t4", "kernel-tuner", "t1")
+"In which results are written; T1 is the space that was searched."
 _PREDICTED = 200_000
 "Configurations up to which all of a space are predicted."
 
@@ -155,15 +155,19 @@ class Tuning:
         replace_file(Path(path), page(self))
 
     def write(self, path: str | Path, *, format: str = FORMATS[0]) -> None:
-        """Write what was measured in the T4 schema, or as a cache file of Kernel Tuner's (`kernel-tuner`).
+        """Write what was measured in the T4 schema or as a cache file of Kernel Tuner's (`kernel-tuner`), or
+        the space in the T1 schema.
 
         Raises:
-            InvalidSetting: there is no such format.
+            InvalidSetting: there is no such format, or it cannot say what the space says.
         """
         if format not in FORMATS:
-            raise InvalidSetting(f"Results are written as {' or '.join(FORMATS)}, not as {format!r}")
+            raise InvalidSetting(f"Results are written as one of {', '.join(FORMATS)}, not as {format!r}")
         if format == "t4":
             write_t4(Path(path), self.table)
+        elif format == "t1":
+            kernel = None if self.tunable is None else getattr(self.tunable.function, "as_t1", None)
+            write_t1(Path(path), self.space, kernel=kernel)
         else:
             write_cache(Path(path), self.table, self.space)
 

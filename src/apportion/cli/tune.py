@@ -132,7 +132,7 @@ def tune(
             fastest.
         out: Write a page (HTML) about the search.
         results: Write the measurements to a file, for other tools and for --warm-start.
-        results_format: t4, or kernel-tuner for a cache file; t4 by default.
+        results_format: t4 by default, kernel-tuner for a cache file, or t1 for the space alone.
         json: Print the result as JSON.
     """
     given = {
@@ -175,7 +175,7 @@ def tune(
     if results_format is not None and results is None:
         raise InvalidSetting("--results-format says how --results are written: name that file, too")
     if results_format not in (None, *FORMATS):
-        raise InvalidSetting(f"--results-format is {' or '.join(FORMATS)}, not {results_format!r}")
+        raise InvalidSetting(f"--results-format is one of {', '.join(FORMATS)}, not {results_format!r}")
     anyway = {
         "model",
         "results-format",

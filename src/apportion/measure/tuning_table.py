@@ -5,7 +5,8 @@
     Kernel Tuner          its cache file (JSON with `cache` and `tune_params_keys`)
     T4                    results of the autotuning community's schema (JSON with `results`)
 
-A table is also a space: that of the configurations it holds. `space_of_t1` reads T1, the schema of spaces.
+A table is also a space: that of the configurations it holds. `space_of_t1` and `write_t1` read and write T1,
+the schema of spaces.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import csv
 import gzip
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +35,8 @@ SECONDS = "seconds"
 _NOT_PARAMETERS = ("repeats", "times", "failure")
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _T4_TIMES = ("time", "runtime", SECONDS)
+_MOST_LISTED = 10_000
+"Values of a range that are written one by one."
 _FAILED = {"compile": "compile", "runtime": "runtime", "timeout": "timeout", "correctness": "correctness"}
 
 
@@ -158,7 +162,7 @@ def write_t4(path: Path, table: TuningTable) -> None:
         {
             "configuration": dict(row.configuration),
             "times": {"runtimes": [one * 1e3 for one in row.repeats]},
-            "invalidity": "correct" if math.isfinite(row.seconds) else "runtime",
+            "invalidity": "correct" if math.isfinite(row.seconds) else _invalidity(row.failure),
             "correctness": int(math.isfinite(row.seconds)),
             "measurements": [measured | {"value": row.seconds * scale}] if math.isfinite(row.seconds) else [],
             "objectives": [measured["name"]],
@@ -167,6 +171,41 @@ def write_t4(path: Path, table: TuningTable) -> None:
     ]
     text = json.dumps({"schema_version": "1.0.0", "results": results}, indent=1, default=str)
     replace_file(path, text.encode())
+
+
+def write_t1(path: Path, space: Space, *, kernel: Mapping[str, Any] | None = None) -> None:
+    """Write a space in the T1 schema.
+
+    Args:
+        path: the file.
+        space: with lists of numbers, truths and words, and a condition that is an expression.
+        kernel: T1's `KernelSpecification`; what is no kernel has none, and its file only the space.
+
+    Raises:
+        InvalidSetting: T1 cannot say what the space says.
+    """
+    if space.drawn or space.conditions:
+        what = "configurations that were drawn" if space.drawn else "parameters that sometimes mean nothing"
+        raise InvalidSetting(f"T1 has no {what}: write the results as t4 instead")
+    if not (space.allowed is None or isinstance(space.allowed, str)):
+        raise InvalidSetting("T1 has expressions, no functions: give `allowed` as an expression, in quotes")
+    parameters = [_t1_parameter(name, _values_of(space.values[name], name)) for name in space.values]
+    said: dict[str, Any] = {"TuningParameters": parameters}
+    if space.allowed is not None:
+        used = [name for name in space.values if re.search(rf"\b{name}\b", space.allowed)]
+        said["Conditions"] = [{"Parameters": used, "Expression": space.allowed}]
+    whole: dict[str, Any] = {"ConfigurationSpace": said}
+    if kernel is not None:
+        whole |= {"General": {"FormatVersion": 1}, "KernelSpecification": dict(kernel)}
+    replace_file(path, json.dumps(whole, indent=1).encode())
+
+
+def _t1_parameter(name: str, values: Sequence[Any]) -> dict[str, str]:
+    kinds = {type(value) for value in values}
+    for kind, types in (("bool", {bool}), ("int", {int}), ("float", {int, float}), ("string", {str})):
+        if kinds <= types:
+            return {"Name": name, "Type": kind, "Values": repr(list(values))}
+    raise InvalidSetting(f"T1 has numbers, truths and words: {name} has the values {list(values)}")
 
 
 def space_of_t1(path: Path) -> Space:
@@ -265,6 +304,15 @@ def _objective_of_t4(said: Mapping[str, Any]) -> str:
     return SECONDS if objective in _T4_TIMES else str(objective)
 
 
+def _invalidity(failure: str) -> str:
+    """T4's word for why a configuration failed."""
+    if failure in _FAILED:
+        return failure
+    plain = failure.lower()
+    marks = {"wrong": "correctness", "timeout": "timeout", "compil": "compile"}
+    return next((word for mark, word in marks.items() if plain.startswith(mark)), "runtime")
+
+
 def _number(value: Any) -> tuple[float, str]:
     try:
         found = float(value)
@@ -310,3 +358,12 @@ def _listed(space: Space, name: str) -> list[Any]:
     if isinstance(values, Range):
         raise InvalidSetting(f"{name} is a range: Kernel Tuner's files have lists of values only")
     return list(values)
+
+
+def _values_of(values: Sequence[Any] | Range, name: str) -> list[Any]:
+    """All values of a parameter; those of a range as a list."""
+    if not isinstance(values, Range):
+        return list(values)
+    if values.count > _MOST_LISTED:
+        raise InvalidSetting(f"{name} is a range of {values.count:,.0f} values: T1 has lists only")
+    return [values.value(place) for place in range(int(values.count))]
