@@ -85,6 +85,8 @@ def _numpy(arrays: list[np.ndarray], step: tuple[Any, ...]) -> None:
             arrays[out] = np.concatenate([arrays[a][:count] * 3, arrays[out][count:]])
         case ("write", a, place, value):
             arrays[a][place] = value
+        case ("new", a, value):
+            arrays[a] = np.full(N, value, np.int32)
 
 
 _array = st.integers(0, 3)
@@ -98,6 +100,7 @@ STEPS = st.one_of(
     st.tuples(_pair, st.sampled_from([64, 128, 256]), _device).map(lambda s: ("front", *s[0], *s[1:])),
     st.tuples(st.just("read"), _array),
     st.tuples(st.just("write"), _array, st.integers(0, N - 1), st.integers(-9, 9)),
+    st.tuples(st.just("new"), _array, st.integers(-9, 9)),
     st.just(("wait",)),
 )
 
@@ -123,6 +126,10 @@ def _play(session: Session, steps: list[tuple[Any, ...]], lookahead: bool = True
                 assert arrays[a].numpy().tolist() == expected[a].tolist(), steps
             case ("write", a, place, value):
                 arrays[a][place] = value
+            case ("new", a, 0):
+                arrays[a] = session.zeros(N, np.int32)
+            case ("new", a, value):  # it may get the memory of the one before
+                arrays[a] = session.array(np.full(N, value, np.int32))
             case _:
                 session.wait()
         _numpy(expected, step)
@@ -374,6 +381,74 @@ def test_a_device_that_dies_costs_what_it_held_and_no_more() -> None:
         gone[...] = 2  # it is whole again once it was written as a whole
         front(gone, out, global_size=N, local_size=64, device="cpu2")
         assert out.numpy().tolist() == [6] * N
+
+
+def test_a_loop_goes_on_where_a_device_died_in_the_middle_of_it() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False)
+    with OpenCLBackend(drivers, Limits(seconds=20)) as backend, Session(backend=backend) as session:
+        a = session.array(np.ones(N, np.int32), name="a")
+        scale = session.kernel(SOURCE, "scale").bind(a, 3, global_size=N, local_size=64)
+        for _ in range(40):
+            scale()
+        session.wait()
+        assert backend.worker.process_id is not None
+        os.kill(backend.worker.process_id, signal.SIGKILL)
+        for _ in range(3000):  # more than are kept for it
+            try:
+                scale()
+            except DataLost:
+                break
+        else:
+            with pytest.raises(DataLost, match=r"died of SIGKILL .*'a' is lost: all"):
+                session.wait()
+        a[...] = 2
+        scale()
+        assert a.numpy().tolist() == [6] * N
+
+
+def test_what_waits_behind_a_kernel_that_does_not_end_is_stopped_too() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False)
+    with OpenCLBackend(drivers, Limits(seconds=2)) as backend, Session(backend=backend) as session:
+        a = session.zeros(N, np.int32, name="a")
+        spin = session.kernel(SOURCE, "spin").bind(a, 2_000_000_000, global_size=N, local_size=64)
+
+        def queue_many() -> None:
+            for _ in range(3000):
+                spin()
+
+        with pytest.raises(DataLost, match=r"stopped 2 s after .*'a' is lost"):
+            queue_many()
+
+
+def test_launches_that_need_nothing_of_each_other_run_at_once(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a, b = session.array(np.ones(N, np.int32)), session.array(np.ones(N, np.int32))
+        spin, scale = session.kernel(SOURCE, "spin"), session.kernel(SOURCE, "scale")
+        spin(a, 1, global_size=N, local_size=64, device="cpu")
+        scale(b, 1, global_size=N, local_size=64, device="cpu2")  # drivers compile at the first launch
+        session.timeline()
+        spin(a, 1_000_000, global_size=N, local_size=64, device="cpu")
+        b[...] = 7  # no launch uses it: nothing is waited for
+        scale(b, 3, global_size=N, local_size=64, device="cpu2")
+        events = session.timeline()[-3:]
+        assert b.numpy().tolist() == [21] * N
+    spun, copied, scaled = (next(each for each in events if each.what.startswith(what))
+                            for what in ("spin", "array 2 →", "scale"))  # fmt: skip
+    assert copied.ended <= scaled.began < spun.ended  # neither waits for what was launched before
+
+
+def test_a_range_that_changes_with_every_launch_is_not_a_new_kernel_every_time(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a = session.array(np.ones(N, np.int32))
+        scale = session.kernel(SOURCE, "scale")
+        for size in range(N, 0, -1):
+            scale(a, 3, global_size=size, local_size=1)
+        expected = np.int32(3) ** np.arange(N, 0, -1).astype(np.uint32)
+        assert a.numpy().tolist() == expected.astype(np.int32).tolist()
+        found = session.explain()
+        assert sum(each.launches for each in found) == N
+        assert len(found) <= 4 * 8 + 1  # quarters of the eight doublings up to 256
+        assert session.kernel(SOURCE, "scale") is scale
 
 
 def test_a_kernel_that_does_not_end_is_stopped_and_the_session_goes_on() -> None:

@@ -29,7 +29,7 @@ from apportion.settings import cache_folder, replace_file
 _KEPT_AS = 1
 "Changes when what is kept changes its meaning."
 _MOST_FILES = 2000
-"Launches that are kept; the oldest tenth goes when there are more. Each takes about a kilobyte. Chosen."
+"Launches that are kept; with more, the oldest go, and a tenth besides. Each takes about a kilobyte. Chosen."
 _MOST_NOTED = 8
 "Launches that count as noted at the begin of a process: fewer than `FeedbackSettings.later`."
 _DAMAGED = (OSError, ValueError, TypeError, KeyError, AttributeError)
@@ -118,14 +118,15 @@ class LaunchMemory:
     def _write(self, identity: Sequence[object], kept: Mapping[str, Any]) -> None:
         with suppress(UnreadableFile, OSError):
             replace_file(self._file(identity), json.dumps(kept))
-            self._prune()
 
-    def _prune(self) -> None:
-        files = list(self.folder.glob("*.json"))
-        if len(files) > _MOST_FILES:
-            oldest = sorted(files, key=lambda file: file.stat().st_mtime)
-            for file in oldest[: _MOST_FILES // 10]:
-                file.unlink(missing_ok=True)
+    def prune(self) -> None:
+        """Remove the oldest, where there are too many; after everything was written, as it looks at all."""
+        with suppress(UnreadableFile, OSError):
+            files = list(self.folder.glob("*.json"))
+            if len(files) > _MOST_FILES:
+                oldest = sorted(files, key=lambda file: file.stat().st_mtime)
+                for file in oldest[: len(files) - _MOST_FILES + _MOST_FILES // 10]:
+                    file.unlink(missing_ok=True)
 
 
 IN_CACHE = LaunchMemory()

@@ -17,11 +17,14 @@ reads them.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
+import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import is_
+from operator import index, is_
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,7 +48,7 @@ from apportion.coexecution.program_placement import (
     ProgramStep,
     Where,
 )
-from apportion.coexecution.session_array import SessionArray
+from apportion.coexecution.session_array import ArrayMemory, SessionArray
 from apportion.coexecution.sharing import Size, as_source, sizes_of
 from apportion.errors import CompileError, DataLost, InvalidSetting, JobError, UnknownName
 from apportion.program.compile import CompileOptions, driver_options, driver_text, ir_of
@@ -60,12 +63,15 @@ from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
 from apportion.runtime.binding import checked_array, local_bytes, scalar_bytes
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Place, Plan, ValuePlace
-from apportion.runtime.residency import HOST
+from apportion.runtime.residency import HOST, Residency
 from apportion.runtime.stream import Stream, StreamLaunch
 
 _COMPILE = CompileOptions()
 _KEPT_LAUNCHES = 512
-"Bound launches of one kernel that are kept."
+"Bound launches of one kernel that are kept, and kernels of one session."
+_RANGES_PER_DOUBLING = 4
+"""Ranges that are told apart while work-items double: those of one differ by a fifth at most, about as much
+as launches vary (`BeliefSettings.noise`). Chosen."""
 _BY_RING = 8
 "Bytes of a value that can be changed without preparing a launch anew."
 _KEPT_FORECASTS = 1024
@@ -88,12 +94,24 @@ class SessionSettings:
     "Device → bytes that arrays may take, where it is not to be that part."
     explore: bool = True
     "Whether devices whose times are unknown are tried where that is expected to pay for itself."
+    idle_arrays: int = 64
+    """Arrays that nobody refers to any more, whose memory is kept for new ones of the same form. Chosen: a
+    round makes fewer."""
+    idle_bytes: int = 1 << 28
+    "Bytes of them. Chosen: small beside a machine's memory."
+    queued_arrays: int = 16
+    """Of one form, that launches still use: with so many the next one waits for them instead of taking more
+    memory. Chosen: as many as `lookahead` launches have at least."""
 
     def __post_init__(self) -> None:
         if self.lookahead < 1:
             raise InvalidSetting(f"lookahead must be at least 1, not {self.lookahead}")
         if not 0 < self.memory_share <= 1:
             raise InvalidSetting(f"memory_share must be above 0 and at most 1, not {self.memory_share}")
+        if min(self.idle_arrays, self.idle_bytes) < 0 or self.queued_arrays < 1:
+            raise InvalidSetting(
+                f"idle_arrays and idle_bytes must be at least 0, and queued_arrays at least 1, not {self}"
+            )
 
 
 USUAL = SessionSettings()
@@ -126,7 +144,7 @@ class TimelineEvent:
     nbytes: int = 0
 
 
-Touch = tuple[SessionArray, Interval | None, Interval | None]
+Touch = tuple[ArrayMemory, Interval | None, Interval | None]
 "An array, the bytes that must be valid before a launch, and those that it writes."
 
 
@@ -171,19 +189,34 @@ class Session:
         self._locations = [place.location for place in self._planner.places]
         self._room = [self._bytes_allowed(info) for info in self.devices]
         self._taken = [0] * len(self.devices)
-        self._arrays: dict[int, SessionArray] = {}
+        self._arrays: dict[int, ArrayMemory] = {}
+        self.gone: list[ArrayMemory] = []
+        "Memory of arrays that nobody refers to any more; it is looked at when an array is made."
+        self._idle: deque[ArrayMemory] = deque()
+        "Memory that new arrays may get, the oldest first."
+        self._idle_bytes = 0
+        self._lent: set[ArrayMemory] = set()
         self._names = itertools.count(1)
         self._clock = 0
+        "How many launches and copies were queued."
+        self._ended = 0
+        "How many of them are known to have ended."
         self._think_at = 0
         self._stream: Stream | None = None
         self.generation = 0
         "How often the devices were opened; what was prepared before counts no more."
         self._prepared: dict[int, str] = {}
-        self._bound_launches: dict[int, BoundLaunch] = {}
+        self._bound_launches: weakref.WeakValueDictionary[int, BoundLaunch] = weakref.WeakValueDictionary()
         "What was prepared, by its number."
+        self.unused: list[tuple[int, list[int]]] = []
+        "Numbers that nobody launches by any more, with the generation that they are of."
+        self._tracing = False
         self._pending: list[tuple[BoundLaunch, tuple[Any, ...]]] = []
-        self._writing: dict[SessionArray, Interval] = {}
+        self._writing: dict[ArrayMemory, Interval] = {}
+        self._kernels: dict[Any, SessionKernel] = {}
         self._groups: dict[Any, LaunchGroup] = {}
+        self._asked_for: dict[tuple[LaunchGroup, int], LaunchGroup] = {}
+        "Group and place → the launches of it that must run there."
 
     def aim_for(self, objective: Objective, power: PowerModel) -> None:
         """Place launches for another objective than time, from now on."""
@@ -203,42 +236,108 @@ class Session:
             InvalidSetting: it is no array of numbers or structures.
         """
         given = np.asarray(values)
-        if given.dtype.hasobject:
-            raise InvalidSetting(
-                f"An array of {given.dtype} cannot go to a device: give numbers or structures"
-            )
-        made = self.zeros(given.shape, given.dtype.newbyteorder("="), name=name)
-        made.home[...] = given
-        made.zero = False
+        made, _ = self._made(given.shape, given.dtype.newbyteorder("="), name)
+        made.memory.home[...] = given
+        made.memory.zero = False
         return made
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any, *, name: str | None = None) -> SessionArray:
-        """An array of zeros."""
-        kind = np.dtype(dtype)
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        """An array of zeros.
+
+        Raises:
+            InvalidSetting: no such array can go to a device.
+        """
+        made, fresh = self._made(sizes_of_array(shape), np.dtype(dtype), name)
+        if not fresh:
+            made.memory.clear()
+        return made
+
+    def _made(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None
+    ) -> tuple[SessionArray, bool]:
+        """An array, and whether its memory holds nothing but zeros; else anything may be in it."""
+        if dtype.hasobject or dtype.kind not in "biufcV":
+            raise InvalidSetting(f"An array of {dtype} cannot go to a device: give numbers or structures")
         with self.lock:
             self._refuse_if_closed()
-            region = self.backend.allocate(int(np.prod(sizes)) * kind.itemsize)
-            array = SessionArray(self, region, sizes, kind, name or f"array {next(self._names)}")
-            self._arrays[region.number] = array
-        return array
+            self._collect()
+            name = name or f"array {next(self._names)}"
+            memory = self._idle_memory(shape, dtype)
+            if memory is not None:
+                memory.begin(name)
+                return SessionArray(self, memory), False
+            region = self.backend.allocate(math.prod(shape) * dtype.itemsize)
+            memory = self._arrays[region.number] = ArrayMemory(region, shape, dtype, name)
+            return SessionArray(self, memory), True
+
+    def _collect(self) -> None:
+        """Take back the memory of arrays that nobody refers to any more."""
+        if not self.gone:
+            return
+        waiting = {array for bound, _ in self._pending for array in bound.distinct}
+        later = []
+        while self.gone:
+            memory = self.gone.pop()
+            if memory in waiting:
+                later.append(memory)
+                continue
+            memory.idle, memory.lent, memory.residency = True, False, Residency(memory.nbytes)
+            self._lent.discard(memory)
+            self._idle.append(memory)
+            self._idle_bytes += memory.nbytes
+            if memory.forgotten or not memory.nbytes:
+                self._drop(memory)
+        self.gone += later
+        most = self.settings
+        while self._idle and (len(self._idle) > most.idle_arrays or self._idle_bytes > most.idle_bytes):
+            self._drop(self._idle[0])
+
+    def _idle_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMemory | None:
+        """Memory of that form that nobody uses."""
+        if self._tracing:  # the timeline names arrays by their memory
+            return None
+        like = [memory for memory in self._idle if memory.shape == shape and memory.dtype == dtype]
+        found = next((memory for memory in like if memory.used <= self._ended), None)
+        if found is None and like:
+            nbytes = sum(memory.nbytes for memory in like)
+            if len(like) >= self.settings.queued_arrays or 2 * nbytes > self.settings.idle_bytes:
+                self._drain()
+                found = like[0]
+        if found is not None:
+            self._idle.remove(found)
+            self._idle_bytes -= found.nbytes
+        return found
+
+    def _drop(self, memory: ArrayMemory) -> None:
+        """Let go of idle memory, everywhere, and of the launches over it."""
+        self._idle.remove(memory)
+        self._idle_bytes -= memory.nbytes
+        self._arrays.pop(memory.number, None)
+        self._writing.pop(memory, None)
+        self._release(memory)
+        for kernel in memory.kernels:
+            kernel.unbind(memory)
 
     def locations_of(self, array: SessionArray) -> list[str]:
         """Where an array is valid, in words: `host`, or ids of devices; `part of` it where not all is."""
         names = {place.location: place.device for place in self._planner.places if place.location != HOST}
         found = []
-        for location in array.residency.locations():
+        residency = array.memory.residency
+        for location in residency.locations():
             name = "host" if location == HOST else names[location]
-            whole = array.residency.whole >> location & 1
+            whole = residency.whole >> location & 1
             found.append(name if whole else f"part of it on {name}")
         return found
 
     def forget(self, array: SessionArray) -> None:
-        """Let go of an array: its memory goes when nothing refers to it any more."""
+        """Let go of an array on all devices: its memory goes when nothing refers to it any more."""
         with self.lock:
             self.wait()
-            self._release(array)
-            self._arrays.pop(array.region.number, None)
+            memory = array.memory
+            memory.forgotten = True
+            self._release(memory)
+            for kernel in memory.kernels:
+                kernel.unbind(memory)
 
     # Kernels
 
@@ -259,7 +358,14 @@ class Session:
             UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
             UnknownName: there is no such kernel.
         """
-        return SessionKernel(self, as_source(source), name, compile, trust_source=trust_source)
+        key = as_source(source), name, compile, trust_source
+        with self.lock:
+            if key not in self._kernels:
+                made = SessionKernel(self, key[0], name, compile, trust_source=trust_source)
+                if len(self._kernels) >= _KEPT_LAUNCHES:
+                    del self._kernels[next(iter(self._kernels))]
+                self._kernels[key] = made
+            return self._kernels[key]
 
     # Waiting and looking
 
@@ -271,7 +377,7 @@ class Session:
         """
         with self.lock:
             self._flush()
-            for array in [array for array in self._arrays.values() if array.lent]:
+            for array in self._lent:
                 self._copy_home(array)
             self._drain()
 
@@ -282,8 +388,7 @@ class Session:
 
     def _explained(self) -> list[Decision]:
         self.wait()
-        asked_for = [bound.group for bound in self._bound_launches.values() if bound.pinned is not None]
-        groups = [group for group in dict.fromkeys([*self._groups.values(), *asked_for]) if group.count]
+        groups = [group for group in [*self._groups.values(), *self._asked_for.values()] if group.count]
         self._learn(groups)
         return [
             Decision(
@@ -302,6 +407,7 @@ class Session:
 
     def _traced(self) -> list[TimelineEvent]:
         self.wait()
+        self._tracing = True
         events = []
         for span in self._opened().timeline():
             what = self._prepared.get(span.number, "?")
@@ -326,6 +432,7 @@ class Session:
             try:
                 if not self._closed and (self._stream is not None or self._pending):
                     self.wait()
+                    self._collect()
                     for array in self._arrays.values():
                         self._copy_home(array)
                     self._drain()
@@ -365,35 +472,38 @@ class Session:
             DataLost: a device died with the only copy, or kept it when the session was closed.
         """
         with self.lock:
-            self._bring_home(array)
+            self._bring_home(array.memory)
 
-    def _bring_home(self, array: SessionArray) -> None:
+    def _bring_home(self, array: ArrayMemory) -> None:
         if self._closed:
             if away := array.residency.lacks(HOST, 0, array.nbytes):
                 raise DataLost(f"{_lost_in_words(array, away)}. It was not at home when the session closed")
             return
         self._flush()
-        self._planner.note(ProgramStep(None, ((id(array), array.nbytes),), ()))
+        self._planner.note(ProgramStep(None, ((array.number, array.nbytes),), ()))
         self._copy_home(array)
-        self._drain()
+        self._wait_for(array)
         if array.nbytes and (lost := array.residency.nowhere()):
             raise DataLost(_lost_in_words(array, lost))
 
     def about_to_write(self, array: SessionArray, *, whole: bool) -> None:
         """Let Python write an array's memory: no launch uses it any more, and other copies count no more."""
+        memory = array.memory
         with self.lock:
             if whole and not self._closed:
                 self._flush()
-                self._drain()
+                self._wait_for(memory)
             elif not whole:
-                self.bring_home(array)
-            array.residency.wrote(HOST, 0, array.nbytes)
-            array.zero = False
+                self._bring_home(memory)
+            memory.residency.wrote(HOST, 0, memory.nbytes)
+            memory.zero = False
 
     def lend(self, array: SessionArray) -> None:
         """Let another library write an array's memory at any time."""
-        self.about_to_write(array, whole=False)
-        array.lent = True
+        with self.lock:
+            self.about_to_write(array, whole=False)
+            array.memory.lent = True
+            self._lent.add(array.memory)
 
     # Launching
 
@@ -447,7 +557,7 @@ class Session:
         pinned = {
             step.group: step.group.place for step in steps if step.group and len(step.group.allowed) == 1
         }
-        valid = {id(array): array.residency.whole for array in self._arrays.values()}
+        valid = {array.number: array.residency.whole for array in self._arrays.values()}
         if self._planner.plan(coming, valid, explore=self.settings.explore):
             # What is tried is judged when it was launched a few times, not when the program is twice as long.
             self._think_at = self._clock + 2 * max(self.settings.lookahead, len(steps))
@@ -478,6 +588,7 @@ class Session:
         bit = 1 << location
         touched = bound.touched(values)
         try:
+            stream = self._opened()  # first: what was prepared for another one counts no more
             number = bound.numbers.get(place)
             if number is None or bound.generation != self.generation:
                 self._prepare([(bound, place)])
@@ -490,7 +601,6 @@ class Session:
                     self._hold(place, [each for each, _, _ in touched])
                 if needed is not None and not array.residency.whole & bit:
                     self._bring(array, place, location, needed)
-            stream = self._opened()
             sent = bound.sent[place]
             if sent != values:
                 self._send_values(stream, bound, number, sent, values)
@@ -528,6 +638,10 @@ class Session:
         new = [(bound, place) for bound, place in wanted if place not in bound.numbers]
         if not new:
             return
+        while self.unused and not self._tracing:  # the timeline names launches by their numbers
+            generation, unused = self.unused.pop()
+            if generation == self.generation:
+                stream.release(unused)
         numbers = stream.prepare([bound.launch_for(self.devices[place].id) for bound, place in new])
         for (bound, place), number in zip(new, numbers, strict=True):
             bound.numbers[place] = number
@@ -544,15 +658,16 @@ class Session:
             for array in self._arrays.values():
                 array.held = 0
             self._taken = [0] * len(self.devices)
+            self._tracing = False
         return self._stream
 
     # Moving
 
-    def _bring(self, array: SessionArray, place: int, location: int, needed: Interval) -> None:
+    def _bring(self, array: ArrayMemory, place: int, location: int, needed: Interval) -> None:
         """Copy to a device what it lacks; by way of the host, where another device has it."""
         residency = array.residency
         if array.zero and location != HOST:
-            self._opened().zero(array.region.number, self.devices[place].id)
+            self._opened().zero(array.number, self.devices[place].id)
             residency.copied(location, 0, array.nbytes)
             return
         for source, interval in residency.sources(location, *needed):
@@ -564,33 +679,40 @@ class Session:
         if lost := residency.lacks(location, *needed):
             raise DataLost(_lost_in_words(array, lost))
 
-    def _copy(self, array: SessionArray, location: int, part: Interval, *, to_device: bool) -> None:
+    def _copy(self, array: ArrayMemory, location: int, part: Interval, *, to_device: bool) -> None:
         device = next(place.device for place in self._planner.places if place.location == location)
-        self._opened().copy(array.region.number, device, *part, to_device=to_device)
+        self._opened().copy(array.number, device, *part, to_device=to_device)
+        self._clock += 1
+        array.used = self._clock
         array.residency.copied(location if to_device else HOST, *part)
 
-    def _copy_home(self, array: SessionArray) -> None:
+    def _copy_home(self, array: ArrayMemory) -> None:
         try:
             for source, interval in array.residency.sources(HOST, 0, array.nbytes):
                 self._copy(array, source, interval, to_device=False)
         except JobError as error:
             raise self._died(error) from error
 
-    def _drain(self) -> None:
-        if self._stream is None:
-            return
-        try:
-            self._stream.wait()
-        except JobError as error:
-            raise self._died(error) from error
-        self._writing.clear()
+    def _wait_for(self, array: ArrayMemory) -> None:
+        """Wait until nothing that was queued uses an array."""
+        if array.used > self._ended:
+            self._drain()
 
-    def _hold(self, place: int, arrays: list[SessionArray]) -> None:
+    def _drain(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.wait()
+            except JobError as error:
+                raise self._died(error) from error
+        self._writing.clear()
+        self._ended = self._clock
+
+    def _hold(self, place: int, arrays: list[ArrayMemory]) -> None:
         """Make room on a device for the arrays of a launch; others are brought home and let go of."""
-        wanted = {array.region.number: array for array in arrays if not array.held >> place & 1}
+        wanted = {array.number: array for array in arrays if not array.held >> place & 1}
         needed = sum(array.nbytes for array in wanted.values())
         held = [array for array in self._arrays.values() if array.held >> place & 1 and array not in arrays]
-        for array in sorted(held, key=lambda each: each.used):
+        for array in sorted(held, key=lambda each: (not each.idle, each.used)):
             if self._taken[place] + needed <= self._room[place]:
                 break
             self._evict(array, place)
@@ -603,19 +725,19 @@ class Session:
             array.held |= 1 << place
             self._taken[place] += array.nbytes
 
-    def _evict(self, array: SessionArray, place: int) -> None:
+    def _evict(self, array: ArrayMemory, place: int) -> None:
         location = self._locations[place]
         for start, end in array.residency.valid(location):
             for interval in array.residency.lacks(HOST, start, end):
                 self._copy(array, location, interval, to_device=False)
         array.residency.drop(location)
-        self._opened().free(array.region.number, self.devices[place].id)
+        self._opened().free(array.number, self.devices[place].id)
         array.held &= ~(1 << place)
         self._taken[place] -= array.nbytes
 
-    def _release(self, array: SessionArray) -> None:
+    def _release(self, array: ArrayMemory) -> None:
         for place in range(len(self.devices)):
-            if array.held >> place & 1:
+            if array.held >> place & 1 and self._stream is not None:
                 self._evict(array, place)
 
     # When a device dies
@@ -625,6 +747,11 @@ class Session:
         if isinstance(error, DataLost):  # of an earlier death
             return error
         lost: list[str] = []
+        self._pending.clear()
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.abandon()
+        self._collect()
         for array in self._arrays.values():
             for location in set(self._locations) - {HOST}:
                 array.residency.drop(location)
@@ -633,13 +760,10 @@ class Session:
             # What was being written at home may be written in part.
             array.residency.lose(HOST, start, end)
         for array in self._arrays.values():
-            if array.nbytes and (gone := array.residency.nowhere()):
+            if array.nbytes and not array.idle and (gone := array.residency.nowhere()):
                 lost.append(_lost_in_words(array, gone))
         self._writing.clear()
-        self._pending.clear()
-        if self._stream is not None:
-            stream, self._stream = self._stream, None
-            stream.abandon()
+        self._ended = self._clock
         if not lost:
             return error
         said = str(error).removesuffix(".")
@@ -647,9 +771,18 @@ class Session:
 
     # Predictions
 
+    def asked_for(self, group: LaunchGroup, place: int) -> LaunchGroup:
+        """The launches of a group that must run at one place."""
+        if (group, place) not in self._asked_for:
+            self._asked_for[group, place] = LaunchGroup(
+                group.name, group.belief, (place,), place, "asked for"
+            )
+        return self._asked_for[group, place]
+
     def group_of(self, kernel: SessionKernel, bound: BoundLaunch) -> LaunchGroup:
-        """The launches that a launch belongs to, as far as its time goes."""
-        key = kernel.build, bound.span, bound.sizes
+        """The launches that a launch belongs to, as far as its time goes: those of about as many
+        work-items."""
+        key = kernel.build, _like(bound.span), bound.sizes
         if key not in self._groups:
             forecast, by_speeds = self._forecast(kernel, bound)
             nbytes = sum(array.nbytes for array in bound.distinct)
@@ -685,6 +818,7 @@ class Session:
             for key, group in self._groups.items():
                 tried = [self.devices[place].id for place in sorted(group.tried | group.measured.keys())]
                 self._memory.keep_times(self._identity(key), group.belief, tried if group.measured else [])
+            self._memory.prune()
 
     def _forecast(self, kernel: SessionKernel, bound: BoundLaunch) -> _Predicted:
         """What a launch will take, and what its kernel takes alone by the speeds of devices with memory of
@@ -774,18 +908,20 @@ class SessionKernel:
         Args:
             device: where it must run; None: where the program ends soonest.
         """
-        arrays = tuple(id(value) if isinstance(value, SessionArray) else None for value in arguments)
+        arrays = tuple(
+            value.memory.number if isinstance(value, SessionArray) else None for value in arguments
+        )
         locals_ = tuple(value for value in arguments if isinstance(value, LocalMemory))
         key = arrays, locals_, global_size, local_size, offset, device
         bound = self._bound.get(key)
         if bound is None:
             with self.session.lock:
-                bound = self.bind(
-                    *arguments, global_size=global_size, local_size=local_size, offset=offset, device=device
-                )
+                bound = self._bind(arguments, global_size, local_size, offset, device)
                 if len(self._bound) >= _KEPT_LAUNCHES:
                     del self._bound[next(iter(self._bound))]
                 self._bound[key] = bound
+                for memory in bound.distinct:
+                    memory.kernels.add(self)
         bound(*[value for value in arguments if not isinstance(value, SessionArray | LocalMemory)])
 
     def bind(
@@ -797,6 +933,19 @@ class SessionKernel:
         device: str | None = None,
     ) -> BoundLaunch:
         """A launch that can be queued any number of times, with other values if need be: `bound(2.5, 7)`."""
+        bound = self._bind(arguments, global_size, local_size, offset, device)
+        bound.arguments = arguments
+        return bound
+
+    def unbind(self, memory: ArrayMemory) -> None:
+        """Forget the launches over an array."""
+        for key in [key for key, bound in self._bound.items() if memory in bound.distinct]:
+            del self._bound[key]
+
+    def _bind(
+        self, arguments: Sequence[Any], global_size: Size, local_size: Size | None, offset: Size,
+        device: str | None,
+    ) -> BoundLaunch:  # fmt: skip
         shape = sizes_of(global_size)
         local = sizes_of(local_size) if local_size is not None else self._local_size(shape)
         if 0 in shape:
@@ -824,7 +973,9 @@ class BoundLaunch:
         device: str | None,
     ) -> None:
         self.kernel, self.span, self.session = kernel, span, kernel.session
-        self.arrays: dict[int, SessionArray] = {}
+        self.arguments: Sequence[Any] = ()
+        "Arrays that must stay as long as this does."
+        self.arrays: dict[int, ArrayMemory] = {}
         self.value_places: list[int] = []
         self._places, values = self._checked(arguments)
         self.first_values = tuple(values)
@@ -856,14 +1007,16 @@ class BoundLaunch:
             self.pinned = self.session._places[info_of(device, self.session.devices).id]
         self.group = self.session.group_of(kernel, self)
         if self.pinned is not None:
-            self.group = LaunchGroup(
-                self.group.name, self.group.belief, (self.pinned,), self.pinned, "asked for"
-            )
+            self.group = self.session.asked_for(self.group, self.pinned)
         self.step = ProgramStep(
             self.group,
-            tuple((id(array), array.nbytes) for array, need, _ in touched if need),
-            tuple(id(array) for array, _, wrote in touched if wrote),
+            tuple((array.number, array.nbytes) for array, need, _ in touched if need),
+            tuple(array.number for array, _, wrote in touched if wrote),
         )
+
+    def __del__(self) -> None:
+        if numbers := self.__dict__.get("numbers"):
+            self.session.unused.append((self.generation, list(numbers.values())))
 
     def __call__(self, *values: Value) -> None:
         """Queue the launch, with these values in the order of the kernel's parameters, or with the first
@@ -991,12 +1144,13 @@ class BoundLaunch:
                     )
                 if value.session is not self.session:
                     raise InvalidSetting(f"The argument {argument.name!r} is an array of another session")
-                checked_array(argument, value.home)
+                memory = value.memory
+                checked_array(argument, memory.home)
                 use = self.kernel.access.arguments[argument.index]
-                self.arrays[argument.index] = value
+                self.arrays[argument.index] = memory
                 places.append(
                     ArrayPlace(
-                        argument.name, value.region.number, value.nbytes, value.dtype.str, use.merge,
+                        argument.name, memory.number, value.nbytes, value.dtype.str, use.merge,
                         use.read_reach, use.write_reach, use.settled,
                     )
                 )  # fmt: skip
@@ -1017,6 +1171,7 @@ class _Nothing(BoundLaunch):
 
     def __init__(self, kernel: SessionKernel) -> None:
         self.kernel, self.session = kernel, kernel.session
+        self.distinct: list[ArrayMemory] = []
 
     def __call__(self, *values: Value) -> None:
         """Do nothing."""
@@ -1043,12 +1198,36 @@ def _where(info: DeviceInfo, number: int, settings: PlacementSettings) -> Where:
     return Where(info.id, number + 1, 1 / there, 1 / back)
 
 
+def _like(span: NDRange) -> tuple[object, ...]:
+    """What ranges have in common whose launches take about the same time.
+
+    A range that changes with every launch, as where a matrix is factorised, must not be a new kernel every
+    time: nothing would ever be known of it.
+    """
+    return span.dimensions, span.local_size, round(_RANGES_PER_DOUBLING * math.log2(span.work_items))
+
+
+def sizes_of_array(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The shape of an array.
+
+    Raises:
+        InvalidSetting: it is none.
+    """
+    try:
+        found = tuple(map(index, (shape,) if isinstance(shape, int | np.integer) else shape))
+    except TypeError:
+        found = None
+    if found is None or min(found, default=0) < 0:
+        raise InvalidSetting(f"The shape of an array is whole numbers from 0 on, not {shape!r}")
+    return found
+
+
 def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
     filled = [interval for interval in (a, b) if interval is not None and interval[1] > interval[0]]
     return (min(i[0] for i in filled), max(i[1] for i in filled)) if filled else None
 
 
-def _lost_in_words(array: SessionArray, lost: list[Interval]) -> str:
+def _lost_in_words(array: ArrayMemory, lost: list[Interval]) -> str:
     count = sum(end - start for start, end in lost)
     what = "all" if count == array.nbytes else f"{count} of {array.nbytes} bytes (from {lost[0][0]} on)"
     return f"{array.name!r} is lost: {what}"

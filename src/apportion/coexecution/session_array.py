@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,28 +12,63 @@ from apportion.runtime.memory import Region
 from apportion.runtime.residency import Residency
 
 if TYPE_CHECKING:
-    from apportion.coexecution.session import Session
+    from apportion.coexecution.session import Session, SessionKernel
+
+
+class ArrayMemory:
+    """Memory that an array of a session has, and where its valid bytes are.
+
+    When nobody refers to the array any more, the memory is kept for the next one of the same form: a program
+    that makes its arrays anew in every round launches what is prepared already.
+    """
+
+    def __init__(self, region: Region, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+        self.region, self.number, self.nbytes = region, region.number, region.nbytes
+        self.shape, self.dtype = shape, dtype
+        self.home: NDArray[Any] = region.array(dtype, shape)
+        self.held = 0
+        "Bits of the places of devices that have memory for it."
+        self.used = 0
+        "When something was queued that uses it."
+        self.forgotten = False
+        "No other array gets it."
+        self.kernels: WeakSet[SessionKernel] = WeakSet()
+        "Kernels that keep launches over it."
+        self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """Hold another array, whose bytes are all at home."""
+        self.name = name
+        self.residency = Residency(self.nbytes)
+        self.zero = True
+        "Nothing was written to it since it was made, so that a device need not be sent its zeros."
+        self.lent = False
+        "Another library may write its memory at any time."
+        self.idle = False
+        "Nobody refers to it."
+
+    def clear(self) -> None:
+        """Make everything at home zero."""
+        self.region.array(np.uint8, self.nbytes)[:] = 0
 
 
 class SessionArray:
     """An array that lives wherever its valid bytes are. `Session.array` makes one."""
 
-    def __init__(
-        self, session: Session, region: Region, shape: tuple[int, ...], dtype: np.dtype[Any], name: str
-    ) -> None:
-        self.session, self.region, self.name = session, region, name
-        self.shape, self.dtype = shape, dtype
-        self.nbytes = region.nbytes
-        self.home: NDArray[Any] = region.array(dtype, shape)
-        self.residency = Residency(region.nbytes)
-        self.zero = True
-        "Nothing was written to it since it was made, so that a device need not be sent its zeros."
-        self.lent = False
-        "Another library may write its memory at any time."
-        self.held = 0
-        "Bits of the places of devices that have memory for it."
-        self.used = 0
-        "When a launch used it last, for eviction."
+    def __init__(self, session: Session, memory: ArrayMemory) -> None:
+        self.session, self.memory = session, memory
+        self.shape, self.dtype, self.nbytes = memory.shape, memory.dtype, memory.nbytes
+        self.name = memory.name
+
+    def __del__(self) -> None:
+        if (memory := self.__dict__.get("memory")) is not None:
+            self.session.gone.append(memory)
+
+    @property
+    def home(self) -> NDArray[Any]:
+        """The host's memory of it, whatever is valid there."""
+        # What looks at the memory refers to this array: else another array might get the memory.
+        return np.asarray(_Bytes(self)).view(self.dtype).reshape(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -58,7 +94,7 @@ class SessionArray:
     def view(self) -> NDArray[Any]:
         """What it holds now, without a copy and read-only; later launches may change it."""
         self.session.bring_home(self)
-        found = self.home.view()
+        found = self.home
         found.flags.writeable = False
         return found
 
@@ -91,3 +127,14 @@ class SessionArray:
     def __repr__(self) -> str:
         where = ", ".join(self.session.locations_of(self)) or "nowhere"
         return f"<{self.name}: {self.dtype} {self.shape}, valid on {where}>"
+
+
+class _Bytes:
+    """The bytes of an array at home, for NumPy, which keeps a reference to this."""
+
+    def __init__(self, array: SessionArray) -> None:
+        self._array = array
+        place = array.memory.home.__array_interface__["data"]
+        self.__array_interface__ = {
+            "version": 3, "shape": (array.nbytes,), "typestr": "|u1", "data": place,
+        }  # fmt: skip

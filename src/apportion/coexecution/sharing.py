@@ -210,6 +210,7 @@ class Together:
         if self._launches is not None:
             for key, case in self._cases.items():
                 self._launches.keep(self._identity(key), case)
+            self._launches.prune()
         self._memory.clear()
         self._cases.clear()
         if self._owned:

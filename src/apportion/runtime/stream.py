@@ -63,6 +63,10 @@ class Stream(ABC):
         """Compile launches and set their arguments; the numbers to queue them by."""
 
     @abstractmethod
+    def release(self, numbers: Sequence[int]) -> None:
+        """Let others have the numbers of prepared launches that are queued no more."""
+
+    @abstractmethod
     def launch(self, number: int) -> None:
         """Queue a prepared launch."""
 

@@ -123,9 +123,9 @@ class Driver:
         """Do from now on what a ring in shared memory says, in a thread of its own."""
         self._stream = serve_ring(self.regions[region][0][memory.PAGE :], descriptor, self.engine)
 
-    def prepare_stream(self, first: int, launches: Sequence[StreamLaunch]) -> None:
-        """Compile launches that the ring will name by their numbers, from the first one on."""
-        for number, launch in enumerate(launches, first):
+    def prepare_stream(self, numbers: Sequence[int], launches: Sequence[StreamLaunch]) -> None:
+        """Compile launches that the ring will name by these numbers."""
+        for number, launch in zip(numbers, launches, strict=True):
             self._opened.prepare(number, launch)
 
     def stream_failure(self) -> None:

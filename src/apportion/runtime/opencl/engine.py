@@ -152,6 +152,8 @@ class Engine:
     def finish(self) -> None:
         """Wait for every device."""
         try:
+            if len(self._last) > 1:
+                self._flush()  # so that one begins before another has ended
             for device in list(self._last):
                 self._queue_of(device).finish()
             while self._unread:
@@ -322,8 +324,11 @@ class Engine:
         if self._only is None and not self._last:
             self._only = device
         elif self._only is not None:
-            self._queue_of(self._only).finish()
-            self._only = None
+            # What it did so far counts as done when its last command has ended; both work until then.
+            only, self._only = self._only, None
+            self._queue_of(only).flush()
+            for prepared in self._since_wait:
+                self._note(only, self._last[only], prepared.regions, prepared.written)
 
     def _wait_for_others(self, device: str, read: tuple[int, ...], written: tuple[int, ...]) -> None:
         """Wait for what other devices do with the same memory."""

@@ -8,9 +8,12 @@ a processor's stores are seen in order (x86-64); elsewhere the system calls of a
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,14 +86,16 @@ class Ring:
         self._bell = bell
         self._count = 0
         self._patience = _Patience()
+        self.when_full: Callable[[], object] = partial(self.room, math.inf)
+        "What a writer does that finds no room: it comes back when there is some."
 
     # The writer
 
     def push(self, what: int, a: int = 0, b: int = 0, c: int = 0, *, wake: bool = True) -> None:
         """Write a command; the reader is woken up if it sleeps, unless another command follows at once."""
         words, count = self._words, self._count
-        while count - words[_READ] >= SLOTS:
-            time.sleep(20e-6)
+        if count - words[_READ] >= SLOTS:
+            self.when_full()
         place = HEADER + (count % SLOTS) * WORDS
         words[place] = what
         words[place + 1] = a
@@ -99,7 +104,17 @@ class Ring:
         self._count = words[_WRITTEN] = count + 1
         if wake and words[_READER_SLEEPS]:
             words[_READER_SLEEPS] = 0
-            self._bell.send(b"!")
+            with contextlib.suppress(OSError):  # a reader that is gone is found out by the next wait
+                self._bell.send(b"!")
+
+    def room(self, seconds: float) -> bool:
+        """Whether there is room for a command within a time."""
+        end = time.monotonic() + seconds
+        while self._count - self._words[_READ] >= SLOTS:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(20e-6)
+        return True
 
     @property
     def read(self) -> int:

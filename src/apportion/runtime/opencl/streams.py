@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,9 +40,11 @@ class WorkerStream(Stream):
         self._push = self._ring.push
         self._fence = 0
         self._process = worker.serving
+        self._ring.when_full = partial(worker.wait_for_room, self._ring, self._process)
         self._waited = True
-        self._on_host: list[bool] = []
+        self._on_host: dict[int, bool] = {}
         "Prepared launch → whether the host's processors run it."
+        self._released: list[int] = []
         self._shares_memory = {info.id: info.shares_memory for info in worker.devices()}
         self._most_look = LOOK_SECONDS if processors() >= SPARE_PROCESSORS else 0.0
         self._look = self._most_look
@@ -49,12 +52,16 @@ class WorkerStream(Stream):
     def prepare(self, launches: Sequence[StreamLaunch]) -> list[int]:
         """Compile in the worker, and keep it there: one request for all."""
         self.wait()  # compiling takes long, and memory that was let go of may be forgotten now
-        first = len(self._on_host)
-        if first + len(launches) > TIMED:
-            raise InvalidSetting(f"A session prepares {TIMED} different launches at most")
-        self._worker.prepare_stream(first, launches)
-        self._on_host += [self._shares_memory[launch.device] for launch in launches]
-        return list(range(first, len(self._on_host)))
+        numbers = numbers_for(len(launches), len(self._on_host), self._released)
+        self._worker.prepare_stream(numbers, launches)
+        self._released = [number for number in self._released if number not in numbers]
+        for number, launch in zip(numbers, launches, strict=True):
+            self._on_host[number] = self._shares_memory[launch.device]
+        return numbers
+
+    def release(self, numbers: Sequence[int]) -> None:
+        """The next launches that are prepared get them; all that are queued have ended by then."""
+        self._released += numbers
 
     def launch(self, number: int) -> None:
         """Write it to the ring."""
@@ -128,20 +135,29 @@ class DirectStream(Stream):
         self._counts = np.zeros(TIMED, np.int64)
         self._seconds = np.zeros(TIMED)
         self._engine: Engine = driver.engine(self._told)
-        self._prepared = 0
+        self._prepared: set[int] = set()
+        self._released: list[int] = []
 
     def _told(self, number: int, count: int, seconds: float) -> None:
         self._counts[number], self._seconds[number] = count, seconds
 
     def prepare(self, launches: Sequence[StreamLaunch]) -> list[int]:
         """Compile here."""
-        for launch in launches:
+        numbers = numbers_for(len(launches), len(self._prepared), self._released)
+        if not self._prepared.isdisjoint(numbers):
+            self.wait()  # those that had them may still be queued
+        for number, launch in zip(numbers, launches, strict=True):
             for place in launch.arguments:
                 if isinstance(place, ArrayPlace):
                     self._attach(place.region)
-            self._engine.prepare(self._prepared, launch)
-            self._prepared += 1
-        return list(range(self._prepared - len(launches), self._prepared))
+            self._engine.prepare(number, launch)
+            self._prepared.add(number)
+        self._released = [number for number in self._released if number not in numbers]
+        return numbers
+
+    def release(self, numbers: Sequence[int]) -> None:
+        """The next launches that are prepared get them."""
+        self._released += numbers
 
     def launch(self, number: int) -> None:
         """Queue it."""
@@ -184,6 +200,24 @@ class DirectStream(Stream):
     def close(self) -> None:
         """Wait, so that nothing uses memory any more."""
         self._engine.finish()
+
+
+def numbers_for(count: int, given: int, released: Sequence[int]) -> list[int]:
+    """Numbers for launches to be prepared: those of others that are queued no more, then new ones.
+
+    Args:
+        given: how many numbers there were so far.
+
+    Raises:
+        InvalidSetting: there are not so many.
+    """
+    again = list(released[:count])
+    last = given + count - len(again)
+    if last > TIMED:
+        raise InvalidSetting(
+            f"A session prepares {TIMED} different launches at most. Launch over fewer arrays at a time"
+        )
+    return [*again, *range(given, last)]
 
 
 def serve_ring(memory: NDArray[np.uint8], descriptor: int, make: Callable[..., Engine]) -> Engine:

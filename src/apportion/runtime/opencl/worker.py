@@ -238,13 +238,13 @@ class Worker:
             "open_stream", region, seconds=_START_SECONDS, doing="opening a stream", descriptors=(descriptor,)
         )
 
-    def prepare_stream(self, first: int, launches: Sequence[StreamLaunch]) -> None:
-        """Compile launches of a stream; the number of the first, those of the others follow."""
+    def prepare_stream(self, numbers: Sequence[int], launches: Sequence[StreamLaunch]) -> None:
+        """Compile launches of a stream, which get these numbers."""
         places = [place for launch in launches for place in launch.arguments]
         self._attach(*(place.region for place in places if isinstance(place, ArrayPlace)))
         what = dict.fromkeys(f"{launch.build.kernel!r} for {launch.device}" for launch in launches)
         self._ask(
-            "prepare_stream", first, list(launches), seconds=self.limits.build_seconds,
+            "prepare_stream", list(numbers), list(launches), seconds=self.limits.build_seconds,
             doing=f"compiling {', '.join(what)}",
         )  # fmt: skip
 
@@ -269,10 +269,17 @@ class Worker:
         Raises:
             DeadlineExceeded, LimitExceeded, WorkerCrashed: it did not; the worker is replaced.
         """
-        if ring.ended(fence, _POLL_SECONDS, look):
-            return
+        if not ring.ended(fence, _POLL_SECONDS, look):
+            self._wait_for_ring(ring, process, partial(ring.ended, fence))
+
+    def wait_for_room(self, ring: Ring, process: int | None) -> None:
+        """Wait until a ring has room for a command; as `wait_for_ring`."""
+        if not ring.room(_POLL_SECONDS):
+            self._wait_for_ring(ring, process, ring.room)
+
+    def _wait_for_ring(self, ring: Ring, process: int | None, done: Callable[[float], bool]) -> None:
         began, read = time.monotonic(), -1
-        while not ring.ended(fence, _POLL_SECONDS):
+        while not done(_POLL_SECONDS):
             if self.serving != process:
                 raise self._crash("running queued launches")
             if (used := self._resident_bytes()) > self.limits.memory_bytes:
