@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from apportion.coexecution.observations import Choice
 from apportion.coexecution.policies import policy_of
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.coexecution.policies.feedback import one_device
-from apportion.errors import NotSplittable
+from apportion.errors import InvalidSetting, NotSplittable
 from apportion.program.kernel.bounds import NDRange
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.binding import Binding
@@ -57,13 +58,29 @@ class Execution:
         }
 
 
-_STEADY_AFTER = 16
-"""Launches of a case after which a loop is steady, if its choice stands. Chosen: later than any launch at
-which a policy tries something because one launch counts little."""
-_NOTED_ONE_IN = 8
-"Of the launches of a steady loop that take what was expected, as streams time one in as many. Chosen."
-_LATE_FACTOR, _LATE_SECONDS = 1.15, 1e-4
-"A launch that takes so much longer than expected is thought about. Chosen: as `FeedbackSettings`."
+@dataclass(frozen=True)
+class SteadySettings:
+    """When a loop is steady, so that its launches are chosen, checked and noted no more."""
+
+    after: int = 16
+    """Launches of a case after which a loop is steady, if its choice stands. Chosen: later than any launch at
+    which a policy tries something because one launch counts little."""
+    noted_one_in: int = 8
+    "Of the launches that take what was expected, one in as many is noted, as streams time them. Chosen."
+    late_factor: float = 1.15
+    "A launch that takes longer than this times what was expected … Chosen: as `FeedbackSettings.surprise`."
+    late_seconds: float = 1e-4
+    "… and so many seconds is thought about. Chosen: as `FeedbackSettings.jitter`."
+
+    def __post_init__(self) -> None:
+        if self.after < 1 or self.noted_one_in < 1 or self.late_factor < 1 or self.late_seconds < 0:
+            raise InvalidSetting(
+                "after, noted_one_in and late_factor must be at least 1, late_seconds not below 0, "
+                f"not {self}"
+            )
+
+
+STEADY = SteadySettings()
 
 
 @dataclass(frozen=True)
@@ -83,8 +100,16 @@ class _SteadyLaunch:
 class BoundKernel:
     """A kernel with its arguments and range."""
 
-    def __init__(self, kernel: Kernel, binding: Binding, span: NDRange, case: LaunchState) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        binding: Binding,
+        span: NDRange,
+        case: LaunchState,
+        steady: SteadySettings = STEADY,
+    ) -> None:
         self.kernel, self.binding, self.span, self.case = kernel, binding, span, case
+        self.steady = steady
         self._launcher = Launcher(kernel, binding, span, case)
         self._check = Check(self._launcher)
         self._steady: _SteadyLaunch | None = None
@@ -141,7 +166,7 @@ class BoundKernel:
         stands = self._noted(chooser, choice, outcome)
         name = policy if isinstance(policy, str | int | float) else type(policy).__name__
         execution = self._execution(str(name), outcome, reason, time.perf_counter() - started)
-        if stands and not remembered and chunks is None and self.case.seen.noted >= _STEADY_AFTER:
+        if stands and not remembered and chunks is None and self.case.seen.noted >= self.steady.after:
             learns = chooser.learns and len(self.devices) > 1
             self._steady = _SteadyLaunch(policy, choice, learns, plan, self.case.obstacle, execution)
         return execution
@@ -160,8 +185,9 @@ class BoundKernel:
             return None
         self._since += 1
         expected = steady.choice.seconds
-        late = expected is not None and outcome.seconds > _LATE_FACTOR * expected + _LATE_SECONDS
-        if late or self._since >= _NOTED_ONE_IN:
+        allowed = self.steady.late_factor * (expected or math.inf) + self.steady.late_seconds
+        late = outcome.seconds > allowed
+        if late or self._since >= self.steady.noted_one_in:
             self._since = 0
             if not self._noted(policy_of(policy, self.devices), steady.choice, outcome):
                 self._steady = None

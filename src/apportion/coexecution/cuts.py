@@ -14,15 +14,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.coexecution.normal_points import normal_points
 from apportion.errors import InvalidSetting
 from apportion.runtime.base import DeviceInfo
 from apportion.runtime.split import Split
 
 Numbers = NDArray[np.float64]
 _BETS = np.array([0.0, 0.01, 0.02, 0.04, 0.06, *(n / 20 for n in range(2, 19)), 0.94, 0.96, 0.98, 0.99, 1.0])
-_MAY_BE = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])
-_HOW_LIKELY = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
-"Standard deviations, and how much each counts (Gauss and Hermite)."
+"Shares that are compared, closer together where one device does nearly all."
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,8 @@ def hedged_shares(fixed: Numbers, rate: Numbers, doubt: Numbers) -> Numbers:
     bets = np.broadcast_to(_BETS, (len(best), len(_BETS)))
     near = [best * part for part in (0.5, 0.75, 1.0)] + [1 - (1 - best) * part for part in (0.5, 0.75)]
     shares = np.clip(np.concatenate([bets, *near], axis=1), 0, 1)  # (N, S)
-    off = np.exp(doubt[:, None] * _MAY_BE / 2)  # (N, M)
+    points, weights = normal_points(5)
+    off = np.exp(doubt[:, None] * points / 2)  # (N, M)
     scale = np.stack([off, 1 / off], axis=2)  # (N, M, 2)
     many_fixed, many_rate = fixed[:, None] * scale, rate[:, None] * scale
     flat = many_fixed.reshape(-1, 2), many_rate.reshape(-1, 2)
@@ -124,7 +124,7 @@ def hedged_shares(fixed: Numbers, rate: Numbers, doubt: Numbers) -> Numbers:
     share = shares[:, :, None]
     first = np.where(share > 0, many_fixed[:, None, :, 0] + many_rate[:, None, :, 0] * share, 0.0)
     second = np.where(share < 1, many_fixed[:, None, :, 1] + many_rate[:, None, :, 1] * (1 - share), 0.0)
-    costs = np.maximum(first, second) / least[:, None] @ _HOW_LIKELY  # (N, S)
+    costs = np.maximum(first, second) / least[:, None] @ weights  # (N, S)
     return np.asarray(np.take_along_axis(shares, costs.argmin(axis=1)[:, None], axis=1)[:, 0])
 
 

@@ -16,16 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.coexecution.normal_points import normal_points
 from apportion.errors import InvalidSetting
 
 Numbers = NDArray[np.float64]
 _FOUR_IN_FIVE = 1.8856
 "Deviations within which four in five values of Student's distribution lie, with two degrees of freedom."
-_NODES = np.array([-2.8569700, -1.3556262, 0.0, 1.3556262, 2.8569700])
-_WEIGHTS = np.array([0.0112574, 0.2220759, 0.5333333, 0.2220759, 0.0112574])
-"Standard deviations, and how much each counts (Gauss and Hermite)."
-_LEAST_PART, _MOST_PART = 0.005, 0.95
-"Between these the part is taken to lie that does not shrink: the ends could never be left again."
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,16 @@ class BeliefSettings:
     of freedom of Student's distribution, which fits the errors best with two."""
     part: float = 1.3
     "The standard deviation of the log odds of the part that does not shrink with the share."
+    least_part: float = 0.005
+    """The part that does not shrink with the share is taken to be at least this. Chosen, as the next: 0 and 1
+    could never be left again, whatever is measured."""
+    most_part: float = 0.95
+    "And at most this."
+    least_spread: float = 0.05
+    "The natural logarithm of the least factor by which a forecast is taken to be off. Chosen."
+    most_noise: float = 3.0
+    """Standard deviations of the noise beyond which a time is not what was expected; in the estimate of the
+    noise a time that is farther off counts like one that is so far off. Chosen: one launch in 370."""
     most_surprise: float = 2.0
     """The factor by which one measurement makes a variance larger, at most. Chosen: with more, a device
     seemed too dear ever to be tried."""
@@ -61,6 +67,10 @@ class BeliefSettings:
             raise InvalidSetting(
                 f"alike must lie from 0 to below 1, noise and part above 0, and late from 0, not {self}"
             )
+        if not 0 < self.least_part < self.most_part < 1:
+            raise InvalidSetting(f"0 < least_part < most_part < 1 must hold, not {self}")
+        if not (self.least_spread > 0 and self.most_noise > 0):
+            raise InvalidSetting(f"least_spread and most_noise must be above 0, not {self}")
         if not self.most_surprise >= 1:
             raise InvalidSetting(f"most_surprise is a factor of at least 1, not {self.most_surprise}")
 
@@ -96,11 +106,12 @@ class Belief:
         self.settings = settings
         self._places = {name: place for place, name in enumerate(self.names)}
         count = len(self.names)
-        odds = [_log_odds(parts[name]) for name in self.names] if parts is not None else []
+        odds = [_log_odds(parts[name], settings) for name in self.names] if parts is not None else []
         self.mean: Numbers = np.array([*(math.log(max(each, 1e-9)) for each in seconds.values()), *odds])
         "(D,) log seconds for everything, or (2 D,): then the log odds of the parts that do not shrink."
         factors = [spread[name] for name in self.names] if isinstance(spread, Mapping) else [spread] * count
-        deviations = np.array([max(math.log(max(each, 1.0)), 0.05) / _FOUR_IN_FIVE for each in factors])
+        least = math.exp(settings.least_spread)
+        deviations = np.array([math.log(max(each, least)) / _FOUR_IN_FIVE for each in factors])
         same = settings.alike
         self.covariance: Numbers = np.zeros((len(self.mean), len(self.mean)))
         self.covariance[:count, :count] = np.outer(deviations, deviations) * (
@@ -156,13 +167,14 @@ class Belief:
         """
         count = len(self.names)
         variance = np.maximum(np.diag(self.covariance)[count:], 1e-12)
-        off = _NODES[:, None] * np.sqrt(variance)  # (5, D)
+        points, weights = normal_points(5)
+        off = points[:, None] * np.sqrt(variance)  # (5, D)
         part = 1 / (1 + np.exp(-(self.mean[count:] + off)))
         whole = np.where(shares > 0, shares, 1.0)[:, None, :]
         log_left = np.log(part + (1 - part) * whole)  # (C, 5, D)
-        means = _WEIGHTS @ log_left
-        slopes = (_WEIGHTS @ (log_left * off)) / variance
-        bent = _WEIGHTS @ log_left**2 - means**2 - slopes**2 * variance
+        means = weights @ log_left
+        slopes = (weights @ (log_left * off)) / variance
+        bent = weights @ log_left**2 - means**2 - slopes**2 * variance
         return self.mean[:count] + means, slopes, np.maximum(bent, 0.0)
 
     def seconds(self, device: str) -> float:
@@ -190,8 +202,8 @@ class Belief:
         return max(0.0, best * _normal(below) - expected * _normal(below - deviation))
 
 
-def _log_odds(part: float) -> float:
-    part = min(max(part, _LEAST_PART), _MOST_PART)
+def _log_odds(part: float, settings: BeliefSettings) -> float:
+    part = min(max(part, settings.least_part), settings.most_part)
     return math.log(part / (1 - part))
 
 

@@ -37,12 +37,21 @@ class ObservationSettings:
     fixed_part: float = 0.3
     """The part of unexpected time that counts as fixed, not as growing with the share. Chosen on the Xeon +
     H200."""
+    near_part: float = 0.1
+    """A share that is smaller must be nearer to count as the same: nearer than this part of it. Chosen: one
+    in a hundred or two is twice the time of a slow device."""
+    scaled_by: int = 3
+    "The latest launches by which a forecast is scaled. Chosen: the median of three leaves out a late one."
+    least_slope: float = 0.05
+    """The least part of a device's time that is taken to grow with its share. Chosen: noise must not make a
+    line that falls."""
 
     def __post_init__(self) -> None:
-        for name in ("kept", "uneven"):
+        for name in ("kept", "uneven", "scaled_by"):
             if getattr(self, name) < 1:
                 raise InvalidSetting(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("near", "after_another", "after_shared", "prior_weight", "fades", "fixed_part"):
+        for name in ("near", "after_another", "after_shared", "prior_weight", "fades", "fixed_part",
+                     "near_part", "least_slope"):  # fmt: skip
             if not 0 < getattr(self, name) <= 1:
                 raise InvalidSetting(f"{name} must be above 0 and at most 1, not {getattr(self, name)}")
 
@@ -130,9 +139,8 @@ class Observations:
 
     def near(self, a: Mapping[str, float], b: Mapping[str, float]) -> bool:
         """Whether two cuts are about the same."""
-        # A part that is small must be nearer: one in a hundred or two is twice the time of a slow device.
-        most = self.settings.near
-        return a.keys() == b.keys() and all(abs(a[name] - b[name]) <= min(most, 0.1 * a[name]) for name in a)
+        most, part = self.settings.near, self.settings.near_part
+        return a.keys() == b.keys() and all(abs(a[name] - b[name]) <= min(most, part * a[name]) for name in a)
 
     def alone(self) -> dict[str, float]:
         """Device → median seconds of launches that it did all of."""
@@ -169,7 +177,7 @@ class Observations:
             return expected
         if expected is None:  # time goes with the share, as far as is known
             expected = CostModel(0.0, points[-1][1] / points[-1][0])
-        return self._line(points, self._through(points[-3:], expected))
+        return self._line(points, self._through(points[-self.settings.scaled_by :], expected))
 
     def _through(self, points: Sequence[tuple[float, float]], expected: CostModel) -> CostModel:
         """What was expected, moved to what was seen: scaled where it took less, else in equal parts scaled
@@ -195,7 +203,7 @@ class Observations:
         spread = sum(weight * (share - mean_share) ** 2 for share, _, weight in weighed)
         slope = sum(w * (s - mean_share) * (t - mean_seconds) for s, t, w in weighed) / spread
         least = min(seconds for _, seconds in points)
-        rate = max(slope, 0.05 * mean_seconds)
+        rate = max(slope, self.settings.least_slope * mean_seconds)
         return CostModel(min(max(mean_seconds - rate * mean_share, 0.0), least), max(rate, 1e-9))
 
 

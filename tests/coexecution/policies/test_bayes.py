@@ -175,6 +175,23 @@ def test_the_first_launch_with_a_cut_is_thought_about_whatever_it_took() -> None
         assert BayesPolicy().stands(seen, choice, 6e-3) is stands
 
 
+def test_what_is_about_the_best_is_no_try_and_what_is_little_off_was_expected() -> None:
+    situation = _situation(NO_OBSTACLE, 2.0, cpu=1e-2, gpu=1.4e-2)
+
+    def tries(horizon: HorizonSettings) -> set[str]:
+        return {
+            each.tries for each in WeighedLaunches(situation, _seen(cpu=1e-2), horizon=horizon).possible()
+        }
+
+    assert tries(HORIZON) == {"", "gpu"}
+    assert tries(replace(HORIZON, about_best=100.0)) == {""}
+    seen = _seen(cpu=1.1e-2)
+    seen.noted = 5
+    choice = Choice(Split({"cpu": 1.0, "gpu": 0.0}), 1e-2, "a test")
+    assert BayesPolicy().stands(seen, choice, 1.1e-2)
+    assert not BayesPolicy(replace(BELIEVING, most_noise=0.5)).stands(seen, choice, 1.1e-2)
+
+
 def test_every_number_changes_what_is_weighed() -> None:
     situation = _situation(NO_OBSTACLE, 2.0, cpu=1e-2, gpu=1.4e-2)
     seen = _seen(cpu=1e-2)
@@ -185,9 +202,10 @@ def test_every_number_changes_what_is_weighed() -> None:
 
     usual = costs(BELIEVING, HORIZON)
     changed = {"alike": 0.0, "noise": 0.3, "noise_counts": 50.0, "late": 0.0, "sure": 50.0, "part": 0.3}
+    changed |= {"least_part": 0.5, "most_part": 0.05, "least_spread": 2.0}
     for name, value in changed.items():
         assert costs(replace(BELIEVING, **{name: value}), HORIZON) != pytest.approx(usual, rel=1e-9), name
-    for name, value in {"coming": 50, "sharing": 0.01, "careful": (0.6,)}.items():
+    for name, value in {"coming": 50, "sharing": 0.01, "careful": (0.6,), "combined": 1}.items():
         assert costs(BELIEVING, replace(HORIZON, **{name: value})) != pytest.approx(usual, rel=1e-9), name
     with pytest.raises(InvalidSetting):
         HorizonSettings(coming=0)
@@ -197,4 +215,10 @@ def test_every_number_changes_what_is_weighed() -> None:
         HorizonSettings(careful=(0.5, 1.0))
     with pytest.raises(InvalidSetting, match="at least 1"):
         BeliefSettings(most_surprise=0.5)
+    with pytest.raises(InvalidSetting, match="least_part < most_part"):
+        BeliefSettings(least_part=0.96)
+    with pytest.raises(InvalidSetting, match="least_spread and most_noise"):
+        BeliefSettings(most_noise=0.0)
+    with pytest.raises(InvalidSetting, match="about_best must be at least 1"):
+        HorizonSettings(about_best=0.9)
     assert isinstance(WeighedLaunches(situation, seen).belief, Belief)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from apportion.coexecution.cuts import CostModel
 from apportion.coexecution.forecast import Forecast
 from apportion.coexecution.observations import REMEMBERING, Observations, ObservationSettings, PastLaunch
-from apportion.coexecution.policies import policies, policy_of
+from apportion.coexecution.policies import base, policies, policy_of
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.coexecution.policies.dynamic import ChunkSettings, DynamicPolicy
 from apportion.coexecution.policies.feedback import FEEDBACK, FeedbackPolicy, FeedbackSettings
@@ -22,6 +24,9 @@ from apportion.testing import policy_checks
 from apportion.testing.policy_checks import TRUTHS, PolicyChecks, play, situation_of
 from tests.coexecution.policies import test_recorded_decisions as recorded
 from tests.conftest import Installer
+
+DECIDING = ("bound", "observations")
+"Modules beside the policies whose numbers decide, too."
 
 
 def _device(name: str, units: int = 4, kind: str = "cpu") -> DeviceInfo:
@@ -105,7 +110,7 @@ def test_every_number_of_the_feedback_policy_changes_decisions(monkeypatch: pyte
 
 REMEMBERED = {
     "kept": 1, "near": 0.0001, "uneven": 3.0, "after_another": 0.5, "after_shared": 0.5, "prior_weight": 1.0,
-    "fades": 0.1, "fixed_part": 1.0,
+    "fades": 0.1, "fixed_part": 1.0, "near_part": 0.001, "scaled_by": 1, "least_slope": 0.9,
 }  # fmt: skip
 
 
@@ -170,3 +175,19 @@ def test_numbers_check_themselves(settings: type) -> None:
         with pytest.raises(InvalidSetting):
             settings(**{each.name: wrong})
     assert Split.even(["a"])
+
+
+def test_no_number_of_a_policy_is_a_constant_of_a_module():
+    """It is a field of a settings value, with its unit, its origin and a test."""
+    folder = Path(base.__file__).parent
+    constants = [
+        f"{path.name}:{statement.lineno}"
+        for path in (*folder.glob("*.py"), *(folder.parent / f"{name}.py" for name in DECIDING))
+        for statement in ast.parse(path.read_text()).body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        if any(
+            isinstance(part, ast.Constant) and isinstance(part.value, int | float)
+            for part in ast.walk(statement)
+        )
+    ]
+    assert constants == []

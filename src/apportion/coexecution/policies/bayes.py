@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.coexecution.expected_times import BELIEVING, Belief, BeliefSettings
+from apportion.coexecution.normal_points import normal_points
 from apportion.coexecution.observations import Choice, Observations, PastLaunch
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.coexecution.policies.learned import everything
@@ -25,12 +26,6 @@ from apportion.errors import InvalidSetting
 from apportion.runtime.split import Split
 
 Numbers = NDArray[np.float64]
-_NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
-"Standard deviations and weights: Gauss and Hermite's three points."
-_MOST_PRODUCTS = 3
-"Devices up to which all combinations of these points are looked at; beyond, one device at a time."
-_UNSEEN = 1e9
-"The variance of the time of a device that takes no part: nothing is learned of it."
 
 
 @dataclass(frozen=True)
@@ -43,12 +38,20 @@ class HorizonSettings:
     "The standard deviation of what sharing costs, over what it is expected to cost. Chosen."
     careful: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9)
     """Parts of a device's best share that are weighed, too: too much for a slow device costs most. Chosen."""
+    about_best: float = 1.01
+    """A launch that is expected to take less than this times the least is no try: its time is what the next
+    one is compared with. Chosen: noise is larger."""
+    combined: int = 3
+    """Devices up to which all combinations of what each may take are weighed, three values each; beyond, one
+    device at a time. Chosen: their number is three to the power of the devices."""
 
     def __post_init__(self) -> None:
         if self.coming < 1 or not self.sharing > 0:
             raise InvalidSetting(f"coming must be at least 1, and sharing more than 0, not {self}")
         if not all(0 < part < 1 for part in self.careful):
             raise InvalidSetting(f"careful holds parts of a share between 0 and 1, not {self.careful}")
+        if self.about_best < 1 or self.combined < 0:
+            raise InvalidSetting(f"about_best must be at least 1, and combined not below 0, not {self}")
 
 
 HORIZON = HorizonSettings()
@@ -73,15 +76,15 @@ class BayesPolicy(Policy):
         return Choice(best.split, best.seconds, f"{said} {best.seconds * 1e3:.3g} ms")
 
     def stands(self, seen: Observations, choice: Choice, seconds: float) -> bool:
-        """Whether a launch took what was expected, to three deviations of the noise, was not the first with
-        its cut, and launches have not doubled."""
+        """Whether a launch took what was expected but for noise, was not the first with its cut, and launches
+        have not doubled."""
         doubled = seen.noted & (seen.noted - 1) == 0
         if choice.seconds is None or doubled:
             return False
         latest = seen.launches[-1].shares
         if sum(seen.near(latest, each.shares) for each in seen.launches) < 2:
             return False
-        return abs(math.log(seconds / choice.seconds)) < 3 * self.settings.noise
+        return abs(math.log(seconds / choice.seconds)) < self.settings.most_noise * self.settings.noise
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,9 @@ class WeighedLaunches:
             now = expected * self._after(before, used)
             later = min(after, least)
             back = (self._after(used, favourite) - 1) * least
-            tries = "" if expected <= 1.01 * least else " and ".join(sorted(used - measured))
+            tries = (
+                "" if expected <= self.horizon.about_best * least else " and ".join(sorted(used - measured))
+            )
             cost = now + back + horizon * later
             found.append(PossibleLaunch(split, expected, now, later, cost, tries))
         return found
@@ -181,7 +186,7 @@ class WeighedLaunches:
             shares: (C, D) of the same splits.
         """
         logs, covariance, _ = self._log_times(shares)
-        points, weights = _points(len(self.names))
+        points, weights = _points(len(self.names), self.horizon.combined)
         taken = logs[:, None, :] + points @ _root(covariance).transpose(0, 2, 1)  # (C, P, D)
         taken = np.where(shares[:, None, :] > 0, taken, -np.inf)
         together = (shares > 0).sum(axis=1) > 1
@@ -230,9 +235,10 @@ class WeighedLaunches:
             cap: what the best cut that was seen takes: it can be launched again whatever is learned.
         """
         count = len(self.names)
-        points, weights = _points(count)
+        points, weights = _points(count, self.horizon.combined)
         _, covariance, across = self._log_times(shares)
-        noise = np.where(shares > 0, self.settings.variance(), _UNSEEN)  # (C, D)
+        untaught = 1e9  # the variance of the time of a device that takes no part: nothing is learned of it
+        noise = np.where(shares > 0, self.settings.variance(), untaught)  # (C, D)
         inside = covariance + noise[:, :, None] * np.eye(count)
         gain = across @ np.linalg.inv(inside)  # (C, 2 D, D)
         means = self.belief.mean + points @ (gain @ _root(inside)).transpose(0, 2, 1)  # (C, P, 2 D)
@@ -300,7 +306,9 @@ def _noise(groups: Sequence[Sequence[PastLaunch]], settings: BeliefSettings) -> 
     for launches in groups:
         middle = math.log(_middle(each.seconds for each in launches))
         off = [abs(math.log(each.seconds) - middle) for each in launches]
-        squares += sum(min(each, 3 * settings.noise) ** 2 for each in off)  # others were late
+        squares += sum(
+            min(each, settings.most_noise * settings.noise) ** 2 for each in off
+        )  # others were late
         count += len(launches) - 1
     return math.sqrt(squares / count)
 
@@ -341,12 +349,12 @@ def _used(split: Split) -> frozenset[str]:
 
 
 @cache
-def _points(count: int) -> tuple[Numbers, Numbers]:
+def _points(count: int, combined: int) -> tuple[Numbers, Numbers]:
     """(P, count) standard deviations, and the weight of each point."""
-    if count <= _MOST_PRODUCTS:
-        nodes = list(product(_NODES, repeat=count))
-        points = np.array([[deviations for deviations, _ in node] for node in nodes])
-        return points, np.array([math.prod(weight for _, weight in node) for node in nodes])
+    if count <= combined:
+        deviations, weights = normal_points(3)
+        products = np.array([math.prod(each) for each in product(weights.tolist(), repeat=count)])
+        return np.array(list(product(deviations.tolist(), repeat=count))), products
     far = math.sqrt(count) * np.eye(count)
     return np.concatenate([far, -far]), np.full(2 * count, 1 / (2 * count))
 

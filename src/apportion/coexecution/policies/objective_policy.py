@@ -14,15 +14,13 @@ from itertools import combinations
 
 from apportion.coexecution.cuts import CostModel, ending_together
 from apportion.coexecution.forecast import FOUR_IN_FIVE
+from apportion.coexecution.normal_points import normal_points
 from apportion.coexecution.objective import Objective, PowerModel
 from apportion.coexecution.observations import Choice, Observations, median_of
 from apportion.coexecution.policies.base import Policy, Situation
 from apportion.coexecution.policies.learned import everything
 from apportion.errors import InvalidSetting
 from apportion.runtime.split import Split
-
-_NODES = ((-1.7320508, 1 / 6), (0.0, 2 / 3), (1.7320508, 1 / 6))
-"Standard deviations and weights: Gauss and Hermite's three points."
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class ObjectivePolicy(Policy):
         """What trying a device alone is expected to save in so many launches, less what it costs."""
         deviation = math.log(max(spread, self.settings.least_spread)) / FOUR_IN_FIVE
         saved = price = 0.0
-        for deviations, weight in _NODES:
+        for deviations, weight in zip(*(each.tolist() for each in normal_points(3)), strict=True):
             seconds = model.seconds(1.0) * math.exp(deviations * deviation)
             value = self.objective.value(seconds, self.power.joules(seconds, {name: seconds}))
             saved += weight * max(0.0, best - value)
