@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -73,3 +74,25 @@ def test_a_damaged_model_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     assert "does not have the checksum" in captured.out
     assert "1 of 1 models are damaged" in captured.err
+
+
+def test_models_alone_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models", "--question", "ranking", "--json") == 0
+    alone = capsys.readouterr().out
+    assert run("models", "list", "--question", "ranking", "--json") == 0
+    assert capsys.readouterr().out == alone
+    assert run("models", "--question", "rankings") == 1
+    assert "No question called 'rankings'" in capsys.readouterr().err
+
+
+NETWORKS = (
+    *(f"dataflow-{name}" for name in ("reachability", "dominance", "datadep", "liveness", "subexpressions")),
+    "gnn-load-balance", "gnn-load-balance-classes", "gnn-device-mapping",
+    "relative-aiwc-network", "relative-programs-network", "rank-h200-triton-network",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_network_of_the_papers_has_its_score_beside_a_simple_models(name: str) -> None:
+    # The score in words ends with what needs no network, in brackets.
+    assert re.search(r"\d.*\(.*: ?[\d.]+.*\)$", weights.manifest().called(name).score)

@@ -68,3 +68,4 @@ def test_every_shipped_model_answers_without_what_it_learned_with(tmp_path: Path
     assert all(0 <= said[one.name] <= 1 for one in weights.manifest().answering("shares"))
     assert said["relative-aiwc-network"] >= 2
     assert said["rank-h200-triton"] > 10
+    assert said["rank-h200-triton-network"] == said["rank-h200-triton"]

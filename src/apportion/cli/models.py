@@ -18,6 +18,7 @@ models = App(name="models", help="List, show and check the trained models that a
 _Json = Annotated[bool, Parameter(negative="")]
 
 
+@models.default
 @models.command(name="list")
 def list_models(*, question: str | None = None, json: _Json = False) -> None:
     """List the shipped models: what each answers, of what, how good it is. A star marks the default.
