@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "assignment.h"
 #include "bindings.h"
 #include "rounds.h"
 #include "schedule.h"
@@ -145,6 +146,18 @@ nb::tuple in_rounds(Column<double> arrival, Column<int64_t> width, Column<int64_
                           result.allocations, result.pieces);
 }
 
+auto assigned(Matrix seconds, Column<double> age) {
+    const size_t count = age.size(), slots = seconds.shape(1);
+    if (seconds.shape(0) != count || slots == 0) throw std::invalid_argument("Each job needs an age and times on slots");
+    for (size_t at = 0; at < count * slots; ++at)
+        if (!(std::isfinite(seconds.data()[at]) && seconds.data()[at] > 0))
+            throw std::invalid_argument("Times must be positive and finite");
+    for (size_t job = 0; job < count; ++job)
+        if (!std::isfinite(age.data()[job])) throw std::invalid_argument("Ages must be finite");
+    return array_of(apportion::least_completions(seconds.data(), age.data(), static_cast<int64_t>(count),
+                                                 static_cast<int64_t>(slots)));
+}
+
 }  // namespace
 
 void bind_schedule(nb::module_& module) {
@@ -162,4 +175,7 @@ void bind_schedule(nb::module_& module) {
                "fill"_a = true, "drop"_a = false,
                "Each job's first start, end, seconds on each system (flat) and whether it was given up; then how many "
                "rounds, allocations and slices there were.");
+    module.def("least_completions", &assigned, "seconds"_a, "age"_a,
+               "Each job's place * slots + slot, places counted from the end of the slots' queues, such that the sum of "
+               "completions is least.");
 }

@@ -129,6 +129,7 @@ def schedule_jobs(
     float,
     int,
 ]: ...
+def least_completions(seconds: NDArray[np.float64], age: NDArray[np.float64]) -> NDArray[np.int64]: ...
 def run_rounds(
     arrival: NDArray[np.float64],
     width: NDArray[np.int64],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
+from apportion import _native
 from apportion.schedule.trace import Floats
 
 CANNOT = 1e12
@@ -18,12 +18,10 @@ def first_of_each_slot(seconds: Floats, age: Floats) -> list[tuple[int, int]]:
         seconds: (n, slots); from `CANNOT` on, the job cannot run there.
         age: (n,) seconds since arrival.
     """
-    count, slots = seconds.shape
-    places = np.arange(1, count + 1)
-    cost = (places[None, :, None] * seconds[:, None, :] + age[:, None, None]).reshape(count, count * slots)
-    jobs, columns = linear_sum_assignment(cost)
+    slots = seconds.shape[1]
+    columns = _native.least_completions(np.ascontiguousarray(seconds), np.ascontiguousarray(age, np.float64))
     first: dict[int, tuple[int, int]] = {}
-    for job, column in zip(jobs.tolist(), columns.tolist(), strict=True):
+    for job, column in enumerate(columns.tolist()):
         place, slot = divmod(column, slots)
         if seconds[job, slot] < CANNOT and place >= first.get(slot, (-1, 0))[0]:
             first[slot] = (place, job)

@@ -1,9 +1,10 @@
 """The linear programs of scheduling: shares of systems that are fair, long or short of makespan.
 
-Jobs are rows (n), systems columns (S). `rate` is a job's speed on a system in units of its own; 0: it cannot
-run. Optima are far from unique, and solvers find different ones. Every program here is solved by HiGHS' dual
-simplex with rows in the order of the jobs; where a program asks for it, the least total share is taken among
-equal optima.
+Jobs are rows (n), systems columns (S). `rate` is a job's speed on a system in units of its own; 0: it
+cannot run. Jobs that are alike are one row where a program allows it, and share evenly what that row gets:
+a program then has as many rows as there are kinds of jobs, however long the queue is. Optima are far from
+unique, and solvers find different ones. Every program here is solved by HiGHS' dual simplex with rows in
+the order of the jobs; where a program asks for it, the least total share is taken among equal optima.
 """
 
 from __future__ import annotations
@@ -53,6 +54,26 @@ class _Capacity:
     bound: Floats  # (n + S,)
 
 
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Jobs that are alike, in the order in which each kind first comes."""
+
+    first: Integers  # (k,): a job of each kind
+    count: Integers  # (k,)
+    of_job: Integers  # (n,): into the kinds
+
+    @classmethod
+    def of(cls, *columns: Floats | Integers) -> _Kinds:
+        """Jobs whose rows are equal in all columns."""
+        _, first, kind, count = np.unique(
+            np.column_stack(columns), axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return cls(first[order], count[order], place[kind.ravel()])
+
+
 def _capacity(able: NDArray[np.bool_], width: Integers, slots: Integers) -> _Capacity:
     row, column = np.nonzero(able)
     count, systems = able.shape
@@ -73,6 +94,9 @@ def largest_least(rate: Floats, width: Integers, slots: Integers, *, then: Float
     Args:
         then: (n, S): among the optima, take one with the largest Σ then · x.
     """
+    kinds = _Kinds.of(rate, width) if then is None else _Kinds.of(rate, width, then)
+    then = None if then is None else then[kinds.first] * kinds.count[:, None]
+    rate, width = rate[kinds.first], width[kinds.first] * kinds.count
     able = rate > 0
     capacity = _capacity(able, width, slots)
     count = len(rate)
@@ -88,15 +112,17 @@ def largest_least(rate: Floats, width: Integers, slots: Integers, *, then: Float
     optimum = -float(solved.fun)
     if then is not None:
         solved = _solved(np.append(-then[able], 0.0), matrix, bound, least=optimum * KEPT)
-    return Shares(_spread(solved.x, capacity, able.shape), optimum)
+    return Shares(_spread(solved.x, capacity, able.shape)[kinds.of_job], optimum)
 
 
 def largest_sum(rate: Floats, width: Integers, slots: Integers) -> Shares:
     """Maximise Σ rate · x over all jobs."""
+    kinds = _Kinds.of(rate, width)
+    rate, width = rate[kinds.first] * kinds.count[:, None], width[kinds.first] * kinds.count
     able = rate > 0
     capacity = _capacity(able, width, slots)
     solved = _solved(-rate[able], capacity.matrix, capacity.bound)
-    return Shares(_spread(solved.x, capacity, able.shape), -float(solved.fun))
+    return Shares(_spread(solved.x, capacity, able.shape)[kinds.of_job], -float(solved.fun))
 
 
 def least_makespan(

@@ -25,7 +25,7 @@ policies = Registry(
         "makespan": f"{_HOME}.makespan:makespan",
         "allox": f"{_HOME}.allox:allox",
     },
-    extras={"max_min": "schedule", "sum_throughput": "schedule", "makespan": "schedule", "allox": "schedule"},
+    extras={"max_min": "schedule", "sum_throughput": "schedule", "makespan": "schedule"},
 )
 "For jobs that run to their end. Before any of them, `oracle_` gives it the true times."
 
