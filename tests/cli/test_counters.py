@@ -34,6 +34,21 @@ def test_collect_writes_a_table_and_prints_what_it_cost(tmp_path, capsys):
 
 
 @linux
+def test_collect_adds_to_a_table_and_leaves_another_file_alone(tmp_path, capsys):
+    out, other = tmp_path / "table.parquet", tmp_path / "notes.txt"
+    options = ("--source", "proc", "--system", "here", "--out")
+    for command in ("true", "ls", "true"):
+        assert run("collect", *options, out, "--", command) == 0
+    frame = CounterTable.read(out).frame
+    repeats = frame.select("program", "repeat").unique().rows()
+    assert sorted(repeats) == [("ls", 0), ("true", 0), ("true", 1)]
+    assert "values of 2 runs now" in capsys.readouterr().err
+    other.write_text("mine")
+    assert run("collect", *options, other, "--", "true") == 1
+    assert other.read_text() == "mine"
+
+
+@linux
 def test_collect_keeps_finished_repeats_when_a_later_one_fails(tmp_path, capsys):
     out, flag = tmp_path / "table.parquet", tmp_path / "flag"
     text = f"[ ! -e {flag} ] && : > {flag}"
@@ -66,7 +81,8 @@ def test_kernel_counts_a_launch(tmp_path, capsys):
     assert found["kernel"] == "scale"
     assert found["counters"]["workitems"] == 256
     assert found["opcodes"]["fmul"] == 256
-    assert CounterTable.read(out).frame["size"][0] == "256/32"
+    assert run("kernel", source, "-n", 512, *options[2:]) == 0
+    assert CounterTable.read(out).frame["size"].unique(maintain_order=True).to_list() == ["256/32", "512/32"]
 
 
 def test_import_adds_to_a_table_or_leaves_it_alone(tmp_path, capsys):

@@ -95,7 +95,8 @@ def collect(
         command: The program and its arguments. It reads `--stdin`; its output is thrown away.
         repeat: How often to run it under each source.
         source: Use only the sources that you name. By default those that `apportion counters probe` chooses.
-        out: A Parquet file for the table. If a later repeat fails, the finished ones are in it.
+        out: A Parquet file for the table. Rows are added to those in it; if a later repeat fails, the
+            finished ones are in it.
         seconds: The deadline of one run of the command. Some sources make it much slower.
         stdin: A file that the command reads as its standard input.
         exit_status: The exit status that means success.
@@ -109,6 +110,7 @@ def collect(
         if name not in known_sources:
             raise UnknownName("counter source", name, known_sources)
     names: Sequence[str] = source or usual_sources()
+    known = _known(out)
     note(f"Counting with {', '.join(names)}.")
     rows: list[Row] = []
     executions = collected(
@@ -124,8 +126,9 @@ def collect(
         if rows:
             table = CounterTable.of(rows, [this_system(system)])
             if out is not None:
-                table.write(out)
-                note(f"{len(rows)} values are in {out}.")
+                whole = add_to(known, table)
+                whole.write(out)
+                note(f"Added {len(rows)} values to {out}; {_held(whole)}.")
             if not json:
                 _print_collected(table)
 
@@ -187,20 +190,21 @@ def kernel(
         seed: Seed of the random numbers in arrays that you did not give.
         seconds: The deadline, in seconds.
         instructions: Stop with an error after this many instructions.
-        out: A Parquet file for the table.
+        out: A Parquet file for the table. Rows are added to those in it.
         json: Print one JSON object.
     """
     from apportion.measure.counters.profile_file import (
         profile_file,  # llvmlite and the compiler are only for kernels
     )
 
+    known = _known(out)
     profile, assumed, table = profile_file(
         building.source(source, "opencl"), kernel, sizes_of(global_size, "--global-size"),
         None if local_size is None else sizes_of(local_size, "--local-size"), arg, groups=groups, seed=seed,
         seconds=seconds, instructions=instructions,
     )  # fmt: skip
     if out is not None:
-        table.write(out)
+        add_to(known, table).write(out)
     if assumed:
         note(f"Assumed: {', '.join(map(str, assumed))}.")
     if json:
@@ -274,6 +278,7 @@ def kernels(
         measured = measured.joined(batch.times_of(Path(path), _pairs(names)))
     wanted = batch.timed_everywhere(measured)
     if timed:
+        measured = measured.about(runs=wanted)
         items = batch.items_among(items, wanted)
         if not items:
             raise InvalidSetting(f"Of {len(wanted)} launches with a time on every system none was given")
@@ -281,7 +286,7 @@ def kernels(
     limits = CountLimits(seconds=seconds, instructions=instructions)
     failures = 0
     for one in progress(
-        batch.count_all(items, out, limits=limits, workers=processes),
+        batch.count_all(items, out, limits=limits, workers=processes, runs=wanted if timed else None),
         label="Counting", total=len(items), quiet=json,
     ):  # fmt: skip
         failures += bool(one.failure)
@@ -289,13 +294,11 @@ def kernels(
             print_json({"name": one.name, "values": len(one.rows), "failure": one.failure})
         elif one.failure:
             note(f"{one.name}: {one.failure}")
-    table = CounterTable.read(out).joined(measured)
-    if timed:
-        table = table.about(runs=wanted)
+    table = CounterTable.read(out).updated(measured)
     if graphs:
         runs_with_code = set(table.frame["run"])
         described = batch.graphs_of(items, runs_with_code)
-        table = table.joined(described)
+        table = table.updated(described)
         without = len(runs_with_code) - described.frame["run"].n_unique()
         if without:
             note(f"{without} launches have no program graph: their source was not given, or gives none.")
@@ -334,9 +337,9 @@ def import_(
     """
     if not files:
         raise InvalidSetting("There is nothing to import: give files")
-    imported = table = import_files(files, ImportOptions(program, system, size, read_map(map)), format)
-    if out.exists():
-        table = add_to(CounterTable.read(out), imported)
+    known = _known(out)
+    imported = import_files(files, ImportOptions(program, system, size, read_map(map)), format)
+    table = add_to(known, imported)
     table.write(out)
     summary = {"rows": len(table.frame)}
     summary |= {f"{name}s": table.frame[name].n_unique() for name in ("run", "counter", "system")}
@@ -344,7 +347,16 @@ def import_(
         print_json({**summary, "out": out})
     else:
         _print_imported(imported)
-        note(f"{out} holds {summary['rows']} values of {summary['runs']} runs now.")
+        note(f"{out}: {_held(table)}.")
+
+
+def _known(out: Path | None) -> CounterTable:
+    """What a table holds before anything is counted, so that a file of another kind is told now."""
+    return CounterTable.read(out) if out is not None and out.exists() else CounterTable.of([])
+
+
+def _held(table: CounterTable) -> str:
+    return f"it holds {len(table.frame)} values of {table.frame['run'].n_unique()} runs now"
 
 
 def _print_imported(table: CounterTable) -> None:

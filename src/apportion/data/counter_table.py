@@ -68,6 +68,8 @@ SCHEMA: dict[str, pl.DataType] = {
 }
 RUN_COLUMNS = ("run", "program", "kernel", "size")
 "What is the same in every row of a run."
+_ONE_VALUE = ("run", "system", "repeat", "counter", "source")
+"What a table has one value for."
 
 TABLE_I: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -255,6 +257,14 @@ class CounterTable:
             systems |= other.systems
         return CounterTable(pl.concat([self.frame, *(other.frame for other in others)]), systems)
 
+    def updated(self, *others: CounterTable) -> CounterTable:
+        """This table with the rows and systems of others; the last one, where several have a value."""
+        systems = dict(self.systems)
+        for other in others:
+            systems |= other.systems
+        frame = pl.concat([self.frame, *(other.frame for other in others)])
+        return CounterTable(frame.unique(list(_ONE_VALUE), keep="last", maintain_order=True), systems)
+
     def about(
         self,
         *,
@@ -353,8 +363,7 @@ def _check(frame: pl.DataFrame) -> None:
         raise InvalidSetting(
             f"{row['counter']} of the run {row['run']!r} is {row['value']}; a missing value is null"
         )
-    key = ["run", "system", "repeat", "counter", "source"]
-    twice = frame.filter(pl.struct(key).is_duplicated())
+    twice = frame.filter(pl.struct(*_ONE_VALUE).is_duplicated())
     if len(twice):
         row = twice.row(0, named=True)
         raise InvalidSetting(

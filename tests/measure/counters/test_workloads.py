@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from apportion.data.counter_table import AIWC, CounterTable
-from apportion.errors import InvalidSetting, MalformedInput
+from apportion.data.counter_table import AIWC, CounterTable, Row
+from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.measure.counters.kernels import CountLimits
 from apportion.measure.counters.workloads import (
     SuiteItem,
@@ -49,6 +49,20 @@ def test_what_is_counted_is_not_counted_again_and_failures_are_kept(tmp_path):
     journal = tmp_path / "counters.jsonl"
     journal.write_text(journal.read_text()[:-20])
     assert len(list(count_all(chosen, out, limits=CountLimits(seconds=60)))) == 1
+
+
+def test_a_table_keeps_what_was_not_counted_here(tmp_path):
+    (tmp_path / "scale.cl").write_text(SCALE)
+    out = tmp_path / "counters.parquet"
+    items = items_from([tmp_path / "scale.cl"], False, (64,), (64,))
+    CounterTable.of([Row("bfs", "bfs", "", "", "a", 0, "seconds", 1.0, "clock", "exact")]).write(out)
+    for _ in range(2):
+        list(count_all(items, out, limits=CountLimits(seconds=60)))
+        assert set(CounterTable.read(out).frame["program"]) == {"bfs", "scale"}
+    out.write_text("mine")
+    with pytest.raises(UnreadableFile):
+        list(count_all(items, out, limits=CountLimits(seconds=60)))
+    assert out.read_text() == "mine"
 
 
 def test_times_of_a_campaign_name_the_same_runs(tmp_path):

@@ -177,15 +177,25 @@ def items_among(
 
 
 def count_all(
-    items: Sequence[SuiteItem | WorkloadItem], path: Path, *, limits: CountLimits, workers: int = 1
-) -> Iterator[Counted]:
-    """Count what the journal beside `path` does not hold yet, and write the table when all is done.
+    items: Sequence[SuiteItem | WorkloadItem], path: Path, *, limits: CountLimits, workers: int = 1,
+    runs: Collection[str] | None = None,
+) -> Iterator[Counted]:  # fmt: skip
+    """Count what the journal beside `path` does not hold yet, and add it to the table when all is done.
 
     Each item is in the journal before it is yielded; killing the process loses those under way.
 
+    Args:
+        items: what to count.
+        path: the table; what it holds of other runs stays.
+        limits: of one launch.
+        workers: how many are counted at once.
+        runs: add only these; all that the journal holds when None.
+
     Raises:
         UnreadableFile: the files cannot be written.
+        MalformedInput: what stands at `path` is no table of counters.
     """
+    kept = CounterTable.read(path) if path.exists() else CounterTable.of([])
     journal = Journal(path.with_suffix(".jsonl"))
     done = {entry["name"] for entry in journal.entries()}
     left = [item for item in items if item.name not in done]
@@ -196,7 +206,7 @@ def count_all(
             entry = outcome.value or Counted(left[outcome.item_index].name, failure=failure)
             journal.add({"name": entry.name, "rows": entry.rows, "failure": entry.failure})
             yield entry
-    table_of(journal.path).write(path)
+    kept.updated(table_of(journal.path).about(runs=runs)).write(path)
 
 
 def table_of(journal: Path) -> CounterTable:
