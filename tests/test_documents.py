@@ -1,7 +1,8 @@
 """Code blocks of the README and the documentation run as they are printed.
 
-A page runs in a folder of its own, from the top. A block after *Save this as `NAME`* is that file; blocks of `sh`
-are run by bash; blocks of `python` share one interpreter. `<!-- not run: REASON -->` before a block leaves it out.
+A page runs in a folder of its own, from the top. A block after *Save this as `NAME`* is that file; blocks of `sh`, and
+the lines of `console` that begin with `$`, are run by bash; blocks of `python` share one interpreter. `<!-- not run: REASON -->`
+before a block leaves it out; `<!-- first: SCRIPT -->` runs a script before it, which finds a few kernels in `$KERNELS`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,15 +23,24 @@ from cyclopts import App
 from apportion.cli import COMMANDS, app, main
 
 ROOT = Path(__file__).parents[1]
+PAGES_RUN_ELSEWHERE = {
+    "write-a-backend": "test_written_by_others.py",
+    "write-a-frontend": "test_written_by_others.py",
+    "write-a-learner": "learn/test_outside.py",
+    "write-a-policy": "test_written_by_others.py",
+    "write-a-predictor": "learn/test_outside.py",
+    "write-a-runner": "test_written_by_others.py",
+}
+"How-tos whose code is that of a package of its own, and the tests that install it."
 RUN = (
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
     *(
-        ROOT / "docs" / "howto" / f"{name}.md"
-        for name in ("analyze", "doctor", "explain", "graphs-of-a-folder", "kernels-as-they-are", "predict",
-                     "programs", "run-on-two-devices", "simulate-scheduling")
+        page
+        for page in sorted((ROOT / "docs" / "howto").glob("*.md"))
+        if page.stem not in PAGES_RUN_ELSEWHERE
     ),
-)  # fmt: skip
+)
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/*/*.md")))
 _BLOCK = re.compile(r"^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"[Ss]ave (?:this|it) as `([\w.-]+)`")
@@ -46,6 +56,8 @@ class Block:
     "What it is to be saved as."
     not_run: str | None
     "Why it is left out."
+    first: str | None = None
+    "What bash does before it."
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
@@ -57,7 +69,10 @@ def blocks_of(page: Path) -> Iterator[Block]:
         last = before.rpartition("\n\n")[2]
         saved = _FILE.search(last)
         left_out = re.search(r"<!-- not run: (.+) -->$", before)
-        yield Block(match["language"], match["text"], saved and saved[1], left_out and left_out[1])
+        first = re.search(r"<!-- first:\s(((?!-->).)+)-->$", before, re.DOTALL)
+        yield Block(
+            match["language"], match["text"], saved and saved[1], left_out and left_out[1], first and first[1]
+        )
 
 
 def program_of(page: Path) -> str:
@@ -66,15 +81,52 @@ def program_of(page: Path) -> str:
     for block in blocks_of(page):
         if block.not_run:
             continue
+        if block.first is not None:
+            lines.append(bash(block.first.splitlines()))
         if block.file is not None:
             lines.append(f"Path({block.file!r}).write_text({block.text!r})")
         elif block.language == "sh":
             kept = [line for line in block.text.splitlines() if not line.startswith(("pip install", "make "))]
-            script = "\n".join(["set -euo pipefail", *kept])
-            lines.append(f"subprocess.run(['bash', '-c', {script!r}], check=True)")
+            lines.append(bash(kept))
+        elif block.language == "console":
+            lines.append(bash(typed(block.text)))
         elif block.language == "python":
             lines.append(block.text)
     return "\n".join(lines)
+
+
+def bash(lines: Iterable[str]) -> str:
+    """A statement that runs these lines, and fails if one of them does."""
+    script = "\n".join(["set -euo pipefail", *lines])
+    return f"subprocess.run(['bash', '-c', {script!r}], check=True)"
+
+
+def typed(text: str) -> Iterator[str]:
+    """What somebody types of a session at a console: lines after `$`, with those that they go on in."""
+    goes_on = False
+    for line in text.splitlines():
+        if goes_on or line.startswith("$ "):
+            yield line.removeprefix("$ ")
+            goes_on = line.endswith("\\")
+
+
+def test_the_code_of_every_page_is_run():
+    howtos = {page.stem for page in (ROOT / "docs" / "howto").glob("*.md")}
+    assert set(PAGES_RUN_ELSEWHERE) <= howtos
+    for page, test in PAGES_RUN_ELSEWHERE.items():
+        assert page in (ROOT / "tests" / test).read_text(), page
+    others = [
+        page
+        for page in PAGES
+        if page not in RUN and page.stem not in PAGES_RUN_ELSEWHERE and "results" not in page.parts
+    ]
+    shells = {
+        f"{page.relative_to(ROOT)}: {block.text.splitlines()[0]}"
+        for page in others
+        for block in blocks_of(page)
+        if block.language in ("sh", "console")
+    }
+    assert shells == set(), "a page with commands belongs to RUN"
 
 
 @pytest.mark.xdist_group("opencl")
@@ -85,7 +137,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", program_of(page)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "KERNELS": str(ROOT / "tests" / "kernels")},
         capture_output=True,
         text=True,
         check=False,

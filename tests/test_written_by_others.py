@@ -1,4 +1,4 @@
-"""The pages *Write a policy*, *Write a backend* and *Write a runner*: their code is found through entry points, and passes the checks."""
+"""The pages *Write a policy*, *a backend*, *a runner* and *a frontend*: their code is found through entry points, and passes the checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,19 @@ def test_the_runner_of_the_page_is_found_by_its_name_and_passes_the_checks(
     assert not stopped.value.code
     assert json.loads(capsys.readouterr().out)["best"]["size"] in (1, 2, "1", "2")
     assert _pass(importlib.import_module("test_theirs").TestPoliteRunner) >= 12
+
+
+def test_the_frontend_of_the_page_makes_a_graph_of_its_language(installed: Installer) -> None:
+    text = (DOCS / "howto" / "write-a-frontend.md").read_text()
+    module, use = re.findall(r"```python\n(.*?)```", text, re.S)
+    (name,) = re.findall(r"`(\w+\.py)`:", text)
+    (points,) = re.findall(r"(\[project.entry-points.*?)```", text, re.S)
+    with pytest.raises(AssertionError):
+        exec(use, {})
+    installed(
+        {name: module}, points.replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
+    )
+    said: dict[str, Any] = {}
+    exec(use, said)
+    graph = said["graph"]
+    assert "ret i32 42" in [graph.full_text(node) for node in range(graph.nodes)]
