@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from apportion.errors import MalformedInput, UnreadableFile
 from reproduction.__main__ import main
+from reproduction.campaign.run import MEASURED
 from reproduction.pages.kept_tables import KEPT, render, take
 from reproduction.pages.run import PAGES
 
@@ -25,12 +27,21 @@ def test_a_page_made_again_from_its_words_and_tables_is_the_one_that_is_there(na
     assert render(name) == (RESULTS / f"{name}.md").read_text(), again
 
 
-@pytest.mark.parametrize("name", ["dataflow-published", "hostile", "relative-programs", "service"])
+@pytest.mark.parametrize(
+    "name",
+    ["dataflow-published", "energy", "hostile", "policies", "programs", "relative-programs", "service"],
+)
 def test_a_page_made_again_from_stored_measurements_is_the_one_that_is_there(name: str, tmp_path: Path):
     with pytest.raises(SystemExit) as ended:
         main(["pages", name, "--out", str(tmp_path)])
     assert not ended.value.code
     assert (tmp_path / f"{name}.md").read_text() == (RESULTS / f"{name}.md").read_text()
+
+
+def test_the_words_of_the_page_of_the_campaign_are_the_stored_ones():
+    """Its numbers take a minute; see `python -m reproduction pages campaign`."""
+    words = json.loads((MEASURED / "xeon-h200.json").read_text())["remarks"]
+    assert words in (RESULTS / "campaign.md").read_text()
 
 
 def test_nothing_else_is_kept():
