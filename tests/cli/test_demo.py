@@ -48,6 +48,7 @@ def test_the_demo_tells_programs_what_each_step_found(
     assert "nodes are reached from node" in asked["dataflow_reachability"]
     assert "is fastest on" in asked["relative_aiwc_network"]
     assert "BLOCK_M" in asked["rank_h200_triton"]
+    assert asked["rank_h200_triton_network"].startswith("the paper's network says with BLOCK_M")
     run = steps["run_together"]
     assert run["verified"].startswith("yes")
     assert "cpu 50%, cpu2 50% in" in run["shared"]
