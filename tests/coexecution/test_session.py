@@ -437,6 +437,28 @@ def test_launches_that_need_nothing_of_each_other_run_at_once(opened: OpenCLBack
     assert copied.ended <= scaled.began < spun.ended  # neither waits for what was launched before
 
 
+def test_a_result_comes_home_while_another_device_goes_on(opened: OpenCLBackend) -> None:
+    with Session(backend=opened) as session:
+        a, b = session.array(np.ones(N, np.int32)), session.array(np.ones(N, np.int32))
+        spin, scale = session.kernel(SOURCE, "spin"), session.kernel(SOURCE, "scale")
+        spin(a, 1, global_size=N, local_size=64, device="cpu")
+        scale(b, 2, global_size=N, local_size=64, device="cpu2")  # drivers compile at the first launch
+        session.timeline()
+        spin(a, 1_000_000, global_size=N, local_size=64, device="cpu")
+        for factor in (3, 5, 7):
+            scale(b, factor, global_size=N, local_size=64, device="cpu2")
+            b[0] = b[1]
+        events = session.timeline()
+        assert b.numpy().tolist() == [2 * 3 * 5 * 7] * N
+    spun = [each for each in events if each.what == "spin"][-1]
+    others = [each for each in events if each.device == "cpu2"][-8:]
+    assert (
+        sorted(each.what for each in others)
+        == ["array 2 ← cpu2"] * 3 + ["array 2 → cpu2"] * 2 + ["scale"] * 3
+    )
+    assert all(each.began < spun.ended for each in others)
+
+
 def test_a_range_that_changes_with_every_launch_is_not_a_new_kernel_every_time(opened: OpenCLBackend) -> None:
     with Session(backend=opened) as session:
         a = session.array(np.ones(N, np.int32))

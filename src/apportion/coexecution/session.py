@@ -201,6 +201,8 @@ class Session:
         "How many launches and copies were queued."
         self._ended = 0
         "How many of them are known to have ended."
+        self._busy = 0
+        "Bits of the places for which something was queued since."
         self._think_at = 0
         self._stream: Stream | None = None
         self.generation = 0
@@ -584,6 +586,7 @@ class Session:
     def _execute(self, bound: BoundLaunch, values: tuple[Any, ...]) -> None:
         group, place = bound.group, self._place_of(bound)
         self._clock = clock = self._clock + 1
+        self._busy |= 1 << place
         location = self._locations[place]
         bit = 1 << location
         touched = bound.touched(values)
@@ -680,7 +683,10 @@ class Session:
             raise DataLost(_lost_in_words(array, lost))
 
     def _copy(self, array: ArrayMemory, location: int, part: Interval, *, to_device: bool) -> None:
-        device = next(place.device for place in self._planner.places if place.location == location)
+        at, device = next(
+            (at, place.device) for at, place in enumerate(self._planner.places) if place.location == location
+        )
+        self._busy |= 1 << at
         self._opened().copy(array.number, device, *part, to_device=to_device)
         self._clock += 1
         array.used = self._clock
@@ -694,9 +700,18 @@ class Session:
             raise self._died(error) from error
 
     def _wait_for(self, array: ArrayMemory) -> None:
-        """Wait until nothing that was queued uses an array."""
-        if array.used > self._ended:
-            self._drain()
+        """Wait until nothing that was queued uses an array; devices that have nothing to do with it go on."""
+        if array.used <= self._ended:
+            return
+        if self._stream is None or self._busy.bit_count() < 2:
+            self._drain()  # one device does what was queued in order: there is little that could go on
+            return
+        try:
+            self._stream.wait_for(array.number)
+        except JobError as error:
+            raise self._died(error) from error
+        array.used = self._ended
+        self._writing.pop(array, None)
 
     def _drain(self) -> None:
         if self._stream is not None:
@@ -705,7 +720,7 @@ class Session:
             except JobError as error:
                 raise self._died(error) from error
         self._writing.clear()
-        self._ended = self._clock
+        self._ended, self._busy = self._clock, 0
 
     def _hold(self, place: int, arrays: list[ArrayMemory]) -> None:
         """Make room on a device for the arrays of a launch; others are brought home and let go of."""
@@ -763,7 +778,7 @@ class Session:
             if array.nbytes and not array.idle and (gone := array.residency.nowhere()):
                 lost.append(_lost_in_words(array, gone))
         self._writing.clear()
-        self._ended = self._clock
+        self._ended, self._busy = self._clock, 0
         if not lost:
             return error
         said = str(error).removesuffix(".")

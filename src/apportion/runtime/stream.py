@@ -95,6 +95,14 @@ class Stream(ABC):
             LaunchFailed, WorkerCrashed, DeadlineExceeded, LimitExceeded: something queued came to a bad end.
         """
 
+    def wait_for(self, region: int) -> None:
+        """Wait until nothing that was queued uses a memory; what else was queued may go on.
+
+        Raises:
+            LaunchFailed, WorkerCrashed, DeadlineExceeded, LimitExceeded: as `wait`.
+        """
+        self.wait()
+
     @abstractmethod
     def time(self, number: int) -> StreamTime | None:
         """What a prepared launch took; None where it was not timed yet."""

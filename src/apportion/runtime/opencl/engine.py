@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,8 @@ class _PreparedLaunch:
         self.written = tuple({place.region: place for place in places if place.written})
         self.guarded = {place.region: place for place in places if place.written}
         "What must be whole about it after a launch: the guards of each array that is written."
+        self.latest: cl.Event | None = None
+        "Of the last time it was launched."
         self.epoch = -1
         self.count = 0
         self.checked = False
@@ -162,7 +164,7 @@ class Engine:
                 for device, event in self._last.items():
                     if event.command_execution_status < 0:
                         raise LaunchFailed(f"A queued kernel failed on {device}")
-                self._check_guards()
+                self._check_guards(self._since_wait)
         except cl.Error as error:
             if self.failure is None:
                 self.failure = LaunchFailed(f"A queued kernel failed: {error}")
@@ -178,10 +180,32 @@ class Engine:
         self._wrote.clear()
         self._read.clear()
 
-    def _check_guards(self) -> None:
-        """Raise an error where a launch since the last wait wrote outside its arguments."""
+    def settle(self, region: int) -> None:
+        """Wait for what uses a memory, while devices go on with the rest."""
+        try:
+            self._flush()
+            users = [prepared for prepared in self._since_wait if region in prepared.regions]
+            events = [prepared.latest for prepared in users if prepared.latest is not None]
+            events += self._read.get(region, {}).values()
+            if (wrote := self._wrote.get(region)) is not None:
+                events.append(wrote[1])
+            for event in events:
+                event.wait()
+            if self.failure is None:
+                self._check_guards(users)
+        except cl.Error as error:
+            if self.failure is None:
+                self.failure = LaunchFailed(f"A queued kernel failed: {error}")
+        except ApportionError as error:
+            self.failure = self.failure or error
+        complete = cl.command_execution_status.COMPLETE
+        if all(event.command_execution_status == complete for event in self._last.values()):
+            self.finish()  # nothing is queued any more
+
+    def _check_guards(self, launched: Iterable[_PreparedLaunch]) -> None:
+        """Raise an error where one of these launches wrote outside its arguments."""
         seen: set[int] = set()
-        for prepared in self._since_wait:
+        for prepared in launched:
             queue = prepared.queue
             for region, place in prepared.guarded.items():
                 if region not in self.regions:  # it was let go of meanwhile
@@ -207,7 +231,7 @@ class Engine:
     def timeline(self) -> list[Span]:
         """What was done lately."""
         self.finish()
-        return list(self._trace)
+        return sorted(self._trace, key=lambda span: span.began)
 
     def idle(self) -> None:
         """Hand over what was queued, and look at what has ended meanwhile."""
@@ -238,7 +262,7 @@ class Engine:
             raise LaunchFailed(
                 f"{device} ({queue.info.name}) could not run {prepared.launch.build.kernel!r}: {error}"
             ) from error
-        self._last[device] = event
+        self._last[device] = prepared.latest = event
         self._since_wait.add(prepared)
         self._unflushed += 1
         if self._unflushed >= self._flush_after:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import ApportionError
 from apportion.jobs.processors import processors
-from apportion.runtime.opencl.commands import FENCE, STOP
+from apportion.runtime.opencl.commands import FENCE, SETTLE, STOP
 from apportion.runtime.opencl.pipe import readable
 
 SLOTS = 1024
@@ -200,6 +200,9 @@ class Executor(Protocol):
     def finish(self) -> None:
         """Wait until everything that was begun has ended."""
 
+    def settle(self, region: int) -> None:
+        """Wait until everything that was begun with a memory has ended."""
+
     def idle(self) -> None:
         """Use the time when nothing is to be done for now."""
 
@@ -212,6 +215,10 @@ def serve(ring: Ring, executor: Executor) -> None:
             what, a, b, c = command
             if what == FENCE:
                 executor.finish()
+                ring.tell_failed(executor.failure is not None)
+                ring.tell_ended(a)
+            elif what == SETTLE:
+                executor.settle(b)
                 ring.tell_failed(executor.failure is not None)
                 ring.tell_ended(a)
             elif what == STOP:

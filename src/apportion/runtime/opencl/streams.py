@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from apportion.errors import InvalidSetting
 from apportion.jobs.processors import processors
-from apportion.runtime.opencl.commands import FENCE, FREE, FROM_DEVICE, LAUNCH, STOP, TO_DEVICE, VALUE, ZERO
+from apportion.runtime.opencl.commands import (
+    FENCE,
+    FREE,
+    FROM_DEVICE,
+    LAUNCH,
+    SETTLE,
+    STOP,
+    TO_DEVICE,
+    VALUE,
+    ZERO,
+)
 from apportion.runtime.opencl.ring import LOOK_SECONDS, SIZE, SPARE_PROCESSORS, TIMED, Ring, serve
 from apportion.runtime.opencl.worker import Worker
 from apportion.runtime.plan import ArrayPlace
@@ -96,10 +106,18 @@ class WorkerStream(Stream):
         """Wait for a fence behind everything."""
         if self._waited:
             return
+        self._waited = True
+        self._pass_fence(FENCE)
+        self._look = self._most_look
+
+    def wait_for(self, region: int) -> None:
+        """Wait for a fence behind what uses the memory."""
+        self._pass_fence(SETTLE, region)
+
+    def _pass_fence(self, what: int, region: int = 0) -> None:
         self._fence += 1
-        self._push(FENCE, self._fence)
+        self._push(what, self._fence, region)
         self._worker.wait_for_ring(self._ring, self._fence, self._process, self._look)
-        self._waited, self._look = True, self._most_look
         if self._ring.failed:
             self._worker.stream_failure()
 
@@ -185,6 +203,12 @@ class DirectStream(Stream):
     def wait(self) -> None:
         """Wait for every device."""
         self._engine.finish()
+        if (failure := self._engine.told_failure()) is not None:
+            raise failure
+
+    def wait_for(self, region: int) -> None:
+        """Wait for what uses the memory."""
+        self._engine.settle(region)
         if (failure := self._engine.told_failure()) is not None:
             raise failure
 
