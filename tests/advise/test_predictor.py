@@ -251,3 +251,33 @@ def test_another_compiler_moves_answers_by_less_than_their_intervals_allow(share
         assert ours.interval[0] <= archived.cpu_share <= ours.interval[1]
     assert len(moved) == 8
     assert sum(moved) / len(moved) < 0.15
+
+
+def test_sizes_that_nobody_says_are_worked_out_from_the_range_and_told() -> None:
+    text = """
+kernel void scale(global const float *x, global float *y, int n) {
+  int i = get_global_id(0);
+  if (i < n) y[i] = 2 * x[i];
+}
+"""
+    found = predict(Source(text, "opencl"), global_size=65536, pair="xeon-h200")
+    assert found.assumed[:2] == (
+        "local_size=64 (nothing says it)",
+        "bytes=524288 (arrays that it reads, and those that it writes)",
+    )
+    given = predict(Source(text, "opencl"), global_size=65536, local_size=64, bytes=524288, pair="xeon-h200")
+    assert found.cpu_share == given.cpu_share
+    with pytest.raises(InvalidSetting, match="Give the global size of the launch"):
+        predict(Source(text, "opencl"), pair="xeon-h200")
+
+
+def test_a_work_group_that_is_left_out_is_the_one_that_the_kernel_requires() -> None:
+    text = """
+__attribute__((reqd_work_group_size(16, 2, 1))) kernel void sum(global float *x) {
+  x[get_global_id(1) * get_global_size(0) + get_global_id(0)] += 1;
+}
+"""
+    found = predict(Source(text, "opencl"), global_size=(64, 64), pair="xeon-h200")
+    assert found.assumed[0] == "local_size=16x2 (the kernel requires it)"
+    free = Source("kernel void k(global float *x) { x[get_global_id(0)] = 1; }", "opencl")
+    assert predict(free, global_size=1000, pair="xeon-h200").assumed[0] == "local_size=50 (nothing says it)"

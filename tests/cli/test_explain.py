@@ -95,7 +95,7 @@ def test_a_table_of_launches_is_answered_at_once(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("predict",), "Give a source with --local-size and --bytes"),
+        (("predict",), "Give a source with --global-size, sources with --local-size and --bytes"),
         (("predict", "k.ll", "--batch", "x.csv"), "give either it or sources"),
         (("predict", "k.ll", *LAUNCH, "--global-size", "1000"), "is not made of whole work-groups"),
         (("predict", "k.ll", *LAUNCH, "--pair", "h200"), "No pair of devices called 'h200'"),

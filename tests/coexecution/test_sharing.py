@@ -10,6 +10,7 @@ import pytest
 
 import apportion
 from apportion.advise.learned_policy import learned
+from apportion.coexecution.checking import _without
 from apportion.coexecution.cuts import CostModel
 from apportion.coexecution.forecast import Forecast, LaunchQuery
 from apportion.coexecution.observations import Choice, Observations
@@ -606,3 +607,24 @@ kernel void look(global int *x) { x[get_global_id(0)] = table[get_global_id(0) &
     with Together(text, "look", ["cpu", "cpu2"], backend=backend, policy=0.5) as kernel:
         kernel(found, global_size=256, local_size=64)
     assert found.tolist() == [3, 5] * 128
+
+
+def test_lanes_that_a_kernel_never_sets_are_not_compared(backend: OpenCLBackend) -> None:
+    source = """
+kernel void forces(global const float4 *x, global float4 *f, int n) {
+    int i = get_global_id(0);
+    float4 sum;
+    sum.x = sum.y = sum.z = 0;
+    for (int j = 0; j < n; j++) { float4 d = x[j] - x[i]; sum.x += d.x; sum.y += d.y; sum.z += sqrt(d.z * d.z); }
+    f[i] = sum;
+}
+"""
+    x, f = np.ones(4 * N, np.float32), np.zeros(4 * N, np.float32)
+    with Together(source, "forces", ["cpu", "cpu2"], backend=backend, policy="cpu") as kernel:
+        use = kernel.access.argument("f")
+        assert (use.lanes, use.undefined_lanes) == (4, {3})
+        assert kernel(x, f, 8, global_size=N).verified
+    ours, theirs = np.arange(8.0), np.arange(8.0)
+    theirs[[3, 7]] = np.nan
+    assert _without(ours, 4, frozenset([3])).tolist() == _without(theirs, 4, frozenset([3])).tolist()
+    assert _without(theirs, 4, frozenset([2])).tolist() != _without(ours, 4, frozenset([2])).tolist()

@@ -262,6 +262,20 @@ kernel void nest(global float *y, int rows, int columns) {
     assert (made["rows"], made["columns"]) == (32, 32)
 
 
+def test_windows_in_windows_are_narrow_where_one_number_is_the_width_of_each() -> None:
+    text = """
+kernel void means(global float *y, int half_width) {
+  float s = 0;
+  for (int a = -half_width; a <= half_width; a++)
+    for (int b = -half_width; b <= half_width; b++)
+      for (int c = -half_width; c <= half_width; c++) s = sin(s + y[get_global_id(0)] + c);
+  y[get_global_id(0)] = s;
+}
+"""
+    made = made_for(text, span=NDRange((4096,), (64,))).values
+    assert made["half_width"] == 10
+
+
 def test_a_loop_whose_end_another_loop_counts_makes_both_shorter() -> None:
     text = """
 kernel void layers(global float *y, int rows) {

@@ -13,6 +13,7 @@ from apportion import weights
 from apportion.advise.describe import Described, KernelRow, describe
 from apportion.advise.launch_times import timing_model
 from apportion.advise.machine_answers import THIS_MACHINE, devices_asked, guesses, on_this_machine
+from apportion.advise.moved_bytes import local_size_of, moved_bytes
 from apportion.advise.prediction import Prediction
 from apportion.advise.queries import Query, Size
 from apportion.advise.timed_share import timed_pairs, timed_share
@@ -29,6 +30,7 @@ from apportion.learn.shares.kernel_query import (
 )
 from apportion.learn.times.timing_model import TimingModel
 from apportion.program.compile import CompileOptions
+from apportion.program.kernel.bounds import NDRange
 from apportion.program.source import Source
 
 CONFIDENCE = 0.9
@@ -43,8 +45,8 @@ Answerer = Callable[[Sequence[KernelQuery]], Sequence[Answer[float]]]
 def predict(
     source: Source | Path | str,
     *,
-    local_size: Size,
-    bytes: int,
+    local_size: Size | None = None,
+    bytes: int | None = None,
     kernel: str | None = None,
     global_size: Size | None = None,
     task: Task = "load-balance",
@@ -58,8 +60,10 @@ def predict(
 
     Args:
         source: a `Source`, or the path of OpenCL C, LLVM IR or bitcode.
-        local_size: work-items in a work-group, in one dimension or in each.
-        bytes: moved between host and device for the launch.
+        local_size: work-items in a work-group, in one dimension or in each. None: what the kernel requires,
+            else 64 in all or fewer; needs `global_size`.
+        bytes: moved between host and device for the launch. None: those of the arrays that the code reads and
+            writes over the range; needs `global_size`.
         kernel: which one, where the source has several.
         global_size: work-items in all, in one dimension or in each; then the share is said in work-items too.
         task: load-balance or device-mapping.
@@ -79,7 +83,45 @@ def predict(
         MissingPackage: the engine is not installed.
         UnreadableFile, MalformedInput, JobError: the source, or compiling it, is at fault.
     """
-    launch = Query(source, local_size, bytes, kernel, global_size, tuple(arguments))
+    launch, assumed = _sized(source, local_size, bytes, kernel, global_size, tuple(arguments), compile)
+    found = _predicted(launch, task, pair, model, engine, compile)
+    return replace(found, assumed=(*assumed, *found.assumed)) if assumed else found
+
+
+def _sized(
+    source: Source | Path | str,
+    local_size: Size | None,
+    nbytes: int | None,
+    kernel: str | None,
+    global_size: Size | None,
+    arguments: tuple[str, ...],
+    compile: CompileOptions | None,
+) -> tuple[Query, tuple[str, ...]]:
+    """A launch whose sizes are worked out where they are not given, and which were."""
+    if local_size is not None and nbytes is not None:
+        return Query(source, local_size, nbytes, kernel, global_size, arguments), ()
+    if global_size is None:
+        raise InvalidSetting("Give the global size of the launch, or its local size and its bytes")
+    whole = (global_size,) if isinstance(global_size, int) else tuple(global_size)
+    said: list[str] = []
+    if local_size is None:
+        local_size, words = local_size_of(source, kernel, whole)
+        said.append(words)
+    if nbytes is None:
+        group = (local_size,) if isinstance(local_size, int) else tuple(local_size)
+        nbytes, words = moved_bytes(source, kernel, NDRange(whole, group), arguments, compile)
+        said.append(words)
+    return Query(source, local_size, nbytes, kernel, global_size, arguments), tuple(said)
+
+
+def _predicted(
+    launch: Query,
+    task: Task,
+    pair: str | None,
+    model: str | Path | None,
+    engine: Engine,
+    compile: CompileOptions | None,
+) -> Prediction:
     _check_task(task)
     here = devices_asked(pair, model, engine)
     if not isinstance(here, str):

@@ -42,8 +42,9 @@ def predict(
 
     Args:
         sources: Files of OpenCL C (.cl), LLVM IR (.ll) or bitcode (.bc). With several, each gets one line.
-        local_size: The work-items of a work-group, such as 64 or 16x16.
-        bytes: How many bytes the launch moves between the host and the device.
+        local_size: The work-items of a work-group, such as 64 or 16x16. Optional with --global-size.
+        bytes: How many bytes the launch moves between the host and the device. Optional with --global-size:
+            then it is what the kernel's arrays hold, as far as the code reaches.
         kernel: The kernel's name, if the source has several.
         global_size: All work-items, such as 4096 or 1024x1024. The answer then also gives the share as a
             number of work-items. Models that predict times need it; without it they estimate it from --bytes
@@ -74,9 +75,13 @@ def predict(
         ]
         _show_all(asked, json)
         return
-    if not sources or local_size is None or bytes is None:
-        raise InvalidSetting("Give a source with --local-size and --bytes, or a file of launches as --batch")
-    group = size_of(local_size, "local_size")
+    sized = local_size is not None and bytes is not None
+    if not sources or not (sized or (global_size is not None and len(sources) == 1)):
+        raise InvalidSetting(
+            "Give a source with --global-size, sources with --local-size and --bytes, or a file of launches "
+            "as --batch"
+        )
+    group = None if local_size is None else size_of(local_size, "local_size")
     whole = None if global_size is None else size_of(global_size, "global_size")
     if len(sources) == 1:
         found = predict_share(
@@ -93,6 +98,8 @@ def predict(
         )
         _show_one(found, json)
         return
+    assert group is not None  # of several sources
+    assert bytes is not None
     launches = [
         Query(building.source_or_path(source), group, bytes, kernel, whole, arg) for source in sources
     ]

@@ -136,10 +136,12 @@ def deduced(
         if isinstance(number := read_word(text), np.integer)
     }
     if trips is None:
-        loops = [a for a in signature.arguments if a.index not in known and _is_integer(a)
-                 and "loop" in access.arguments[a.index].roles]  # fmt: skip
-        within = any("loop within" in access.arguments[a.index].roles for a in loops)
-        trips = max(2, round(TRIPS ** (1 / max(1, len(loops) + within))))
+        nests = [
+            int(role.removeprefix("nest "))
+            for a in signature.arguments if a.index not in known and _is_integer(a)
+            for role in access.arguments[a.index].roles if role.startswith("nest ")
+        ]  # fmt: skip
+        trips = max(2, round(TRIPS ** (1 / max(nests, default=1))))
     while True:
         chosen = {
             argument.index: _chosen(argument, access.arguments[argument.index].roles, span, trips, most)

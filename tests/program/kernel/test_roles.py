@@ -59,10 +59,16 @@ def test_what_limits_a_loop_is_followed_to_where_it_was_read() -> None:
     assert not {"list", "y"} & set(found)
 
 
-def test_what_limits_a_loop_around_one_that_its_counter_limits_is_told_apart() -> None:
+def test_loops_inside_each_other_are_counted() -> None:
     inner = (
         "float s = 0; for (int k = 0; k < n; k++) for (int m = 0; m < {}; m++) s = sin(s + y[m]); y[i] = s;"
     )
     arguments = "global float *y, int n"
-    assert "loop within" in roles(arguments, inner.format("k + 2"))["n"]
-    assert "loop within" not in roles(arguments, inner.format("16"))["n"]
+    assert "nest 2" in roles(arguments, inner.format("k + 2"))["n"]
+    assert "nest 1" in roles(arguments, inner.format("16"))["n"]
+    window = "for (int k = -n; k <= n; k++) for (int m = -n; m <= n; m++) s = sin(s + y[m + n]);"
+    assert "nest 2" in roles(arguments, f"float s = 0; {window} y[i] = s;")["n"]
+    after = "for (int k = 0; k < n; k++) s = sin(s + y[k]); for (int m = 0; m < w; m++) s = cos(s + y[m]);"
+    found = roles("global float *y, int n, int w", f"float s = 0; {after} y[i] = s;")
+    assert "nest 1" in found["n"]
+    assert "nest 1" in found["w"]

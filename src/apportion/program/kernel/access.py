@@ -62,6 +62,10 @@ class ArgumentAccess:
     "What an integer passed by value, or what a pointer leads to, is used for: see `roles.roles_of`."
     settled: bool = False
     "Which places are written depends on ids and scalar arguments alone, never on data."
+    lanes: int = 1
+    "Of the vectors that every write to it stores."
+    undefined_lanes: frozenset[int] = frozenset()
+    "Those that no write ever sets: what they hold afterwards is any compiler's choice."
 
 
 @dataclass(frozen=True)
@@ -161,14 +165,25 @@ def _conclude(index: int, name: str, space: str, use: Use | None, roles: frozens
     merge, reason = _merge_of(use)
     sources = use.write_sources or use.read_sources
     reads, writes = _all(use.reads), _all(use.writes)
+    lanes, undefined = _undefined(use)
     return ArgumentAccess(
         index, name, space,
         reads=bool(use.reads), writes=bool(use.writes or use.atomics),
         indexed_by=frozenset().union(*sources), atomics=tuple(use.atomics), merge=merge, reason=reason,
         read_reach=None if use.atomics else reads, write_reach=None if use.atomics else writes,
         is_index=use.is_index, roles=roles & {"trips"},
-        settled=use.settled and bool(use.writes) and not use.atomics,
+        settled=use.settled and bool(use.writes) and not use.atomics, lanes=lanes, undefined_lanes=undefined,
     )  # fmt: skip
+
+
+def _undefined(use: Use) -> tuple[int, frozenset[int]]:
+    """The lanes of every write, and those of them that none sets."""
+    widths = {lanes for lanes, _ in use.stored}
+    if len(widths) != 1 or use.atomics:
+        return 1, frozenset()
+    (lanes,) = widths
+    undefined = frozenset(range(lanes)).intersection(*(lost for _, lost in use.stored))
+    return lanes, undefined if len(undefined) < lanes else frozenset()
 
 
 def _all(reaches: list[Reach | None]) -> tuple[Reach, ...] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from apportion.program.kernel.bounds import IndexStep, Reach
 from apportion.program.kernel.instructions import Instruction, IRFunction, IRModule
+from apportion.program.kernel.undefined import stored_lanes, undefined_lanes
 
 _QUERIES = {
     "_Z13get_global_idj": "global id", "_Z12get_local_idj": "local id", "_Z12get_group_idj": "group id",
@@ -53,6 +54,8 @@ class Use:
     atomics: list[AtomicUse] = field(default_factory=list)
     is_index: bool = False
     settled: bool = True
+    stored: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    "Of each write: how many lanes it has, and which of them nobody set."
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Walk:
         self._data_decides: bool | None = None
         self._cuts = 0
         self._known_lanes: dict[tuple[str, int], int | None] = {}
+        self._undefined: dict[str, frozenset[int]] | None = None
 
     def run(self) -> None:
         for instruction in self.function.instructions:
@@ -133,8 +137,18 @@ class Walk:
             use = self.gathered.uses[index]
             (use.write_sources if write else use.read_sources).append(where.sources)
             (use.writes if write else use.reads).append(reach if len(where.arguments) == 1 else None)
+            if write:
+                use.stored.append(self._stored(instruction))
             if write and (where.sources & _UNSETTLED or not self._always(instruction.block)):
                 use.settled = False
+
+    def _stored(self, instruction: Instruction) -> tuple[int, frozenset[int]]:
+        """How many lanes a write has, and which of them nobody set."""
+        if instruction.opcode != "store" or not instruction.type.startswith("<"):
+            return 1, frozenset()
+        if self._undefined is None:
+            self._undefined = undefined_lanes(self.function)
+        return stored_lanes(instruction, self._undefined)
 
     def _always(self, block: str) -> bool:
         """Whether data cannot keep a block from being executed: no test asks, or all paths lead there."""

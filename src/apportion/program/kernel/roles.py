@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from apportion.program.kernel.control_flow import ControlFlow
 from apportion.program.kernel.instructions import Instruction, IRFunction
 
 Tags = frozenset[str]
@@ -28,14 +29,17 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
     `bound D`: compared with a work-item's id in dimension D. `stride D`, `stride loop`: multiplied with an id
     or a loop counter. `loop`: compared with a loop counter. `divisor D`, `divisor`: an id, or something else,
     is divided by it. `shift`, `offset`: it shifts, or is added to, what becomes an index. `data`: the rest.
-    `trips`, of a pointer: a loop counter is compared with what was read there. `loop within`, of what
-    is a `loop`: another loop's counter limits a loop, too (`for i < n: for j < i`).
+    `trips`, of a pointer: a loop counter is compared with what was read there. `nest K`, of what is a `loop`:
+    so many loops that arguments, or counters of loops (`for i < n: for j < i`), limit stand in each other.
     """
     order = {i.result: number for number, i in enumerate(function.instructions) if i.result is not None}
     parameters = {name: number for number, name in enumerate(function.parameters)}
     tags = _flow(function, parameters, order)
     found: dict[int, set[str]] = defaultdict(set)
+    limits: dict[str, set[int]] = defaultdict(set)
     for instruction in function.instructions:
+        if _limited_by_counter(instruction, tags):
+            limits[instruction.block].update(())
         known = [(operand, tags.get(operand, _NONE)) for operand in instruction.operands]
         for position, (_, mine) in enumerate(known):
             for number in _read_from(mine) if _limits_loop(instruction, position, known) else ():
@@ -44,10 +48,12 @@ def roles_of(function: IRFunction) -> dict[int, frozenset[str]]:
             if argument is None:
                 continue
             others = [(other, theirs) for place, (other, theirs) in enumerate(known) if place != position]
-            found[argument].update(_uses(instruction, position, others, order))
-    if any(_limited_by_counter(instruction, tags) for instruction in function.instructions):
-        for uses in found.values():
-            uses.update(["loop within"] if "loop" in uses else [])
+            uses = set(_uses(instruction, position, others, order))
+            found[argument] |= uses
+            if "loop" in uses:
+                limits[instruction.block].add(argument)
+    for number, depth in _nests(function, limits).items():
+        found[number].add(f"nest {depth}")
     return {number: frozenset(uses) for number, uses in found.items()}
 
 
@@ -105,6 +111,28 @@ def _limits_loop(instruction: Instruction, position: int, known: list[tuple[str,
         and "loop" not in known[position][1]
         and any("loop" in tags for tags in others)
     )
+
+
+def _nests(function: IRFunction, limits: Mapping[str, set[int]]) -> dict[int, int]:
+    """Argument → of how many limited loops the deepest nest is made in which it limits one.
+
+    Args:
+        limits: block → which arguments limit loops there; without any where a loop's counter does.
+    """
+    if len(limits) < 2:  # one loop, which needs no search
+        return {number: 1 for numbers in limits.values() for number in numbers}
+    loops = ControlFlow(function).loops()
+    limited: dict[frozenset[str], set[int]] = {}
+    for block, numbers in limits.items():
+        around = [loop for loop in loops if block in loop]
+        if around:
+            limited.setdefault(min(around, key=len), set()).update(numbers)
+    found: dict[int, int] = {}
+    for inner in limited:
+        nest = [loop for loop in limited if inner <= loop]
+        for number in set().union(*(limited[loop] for loop in nest)):
+            found[number] = max(found.get(number, 1), len(nest))
+    return found
 
 
 def _limited_by_counter(instruction: Instruction, tags: Mapping[str, Tags]) -> bool:
