@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import apportion
@@ -171,3 +172,23 @@ def test_a_study_starts_another_one_warm(tmp_path):
         assert again.best == {"x": 7, "y": 1}
     with pytest.raises(InvalidSetting, match="has no two configurations that ran with the parameters z"):
         apportion.tune(lambda *, z: 1.0, {"z": (1, 2)}, budget=2, objective="returned", warm_start=table)
+
+
+def test_values_of_numpy_are_plain_ones_in_files_and_calls(tmp_path):
+    def cost(*, x, y, z):
+        assert type(x) is int
+        return x + (y == "b") + 2 * z
+
+    values = {"x": np.array([1, 2, 4]), "y": list(np.array(["a", "b"])), "z": list(np.array([True, False]))}
+    options = {"budget": 8, "objective": "returned", "default": {"x": np.int64(2), "y": "a", "z": np.False_}}
+    first = apportion.tune(cost, values, study=tmp_path / "s.jsonl", **options)
+    first.write(tmp_path / "r.json")
+    for known in (tmp_path / "s.jsonl", tmp_path / "r.json"):
+        again = apportion.tune(cost, values, budget=2, objective="returned", warm_start=known)
+        assert again.best == {"x": 1, "y": "a", "z": False}
+
+
+def test_a_table_with_words_for_numbers_is_no_warm_start(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y,seconds\n1 KiB,1,2\n2 KiB,1,3\n")
+    with pytest.raises(InvalidSetting, match="has no two configurations that ran with the parameters x, y"):
+        apportion.tune(cost, VALUES, budget=2, objective="returned", warm_start=tmp_path / "t.csv")

@@ -45,7 +45,7 @@ from apportion.jobs import Outcome, Runner, runner_of
 from apportion.learn.ranking.measures import agreement
 from apportion.learn.tuning.search import KnownTable, Search, SearchPlan
 from apportion.measure.results import Tolerance
-from apportion.measure.space import Configuration, Range, Space, Values, key_of
+from apportion.measure.space import Configuration, Range, Space, Values, key_of, plain
 from apportion.measure.tuning_table import Tried, TuningTable, read_table, write_cache, write_t1, write_t4
 from apportion.program.hlo.jax import object_of
 from apportion.settings import replace_file
@@ -245,6 +245,8 @@ def tune(
         BenchSettings.confirm if confirm is None else confirm,
     )  # fmt: skip
     known = tunable.configurations
+    if tunable.default is not None:
+        tunable = replace(tunable, default=plain(tunable.default))
     if tunable.default is not None and not known.holds(tunable.default):
         raise InvalidSetting(
             f"The default {dict(tunable.default)} is no configuration of the space: a value is not among "
@@ -298,13 +300,24 @@ def known_of(source: WarmStart, space: Space) -> KnownTable:
     else:
         path = Path(source)
         table = _of_study(path, space) if _is_study(path) else read_table(path)
-    rows = [row for row in table.rows if set(row.configuration) >= set(space.values)]
+    rows = [row for row in table.rows if _is_like(row.configuration, space)]
     rows = [Tried({name: row.configuration[name] for name in space.values}, row.seconds) for row in rows]
     if sum(math.isfinite(row.seconds) for row in rows) < 2:
         raise InvalidSetting(
             f"{table.name} has no two configurations that ran with the parameters {', '.join(space.values)}"
         )
     return KnownTable([row.configuration for row in rows], [row.seconds for row in rows])
+
+
+def _is_like(one: Configuration, space: Space) -> bool:
+    """Whether a configuration has all parameters of a space, and numbers where the space has numbers."""
+    if not set(one) >= set(space.values):
+        return False
+    numbers = [
+        name for name, values in space.values.items()
+        if isinstance(values, Range) or all(isinstance(value, int | float) for value in values)
+    ]  # fmt: skip
+    return all(one[name] is None or isinstance(one[name], int | float) for name in numbers)
 
 
 def by_time(tuning: Tuning) -> Iterator[TriedConfiguration]:

@@ -106,6 +106,7 @@ class Space:
     def __post_init__(self) -> None:
         if not self.values:
             raise InvalidSetting("A space needs at least one parameter")
+        object.__setattr__(self, "values", {name: _plain(values) for name, values in self.values.items()})
         for name, values in self.values.items():
             if isinstance(values, Range):
                 continue
@@ -180,6 +181,8 @@ class Space:
             for name in random.choice(list(self.values), 1 + int(random.random() < 0.3)):
                 other[name] = _drawn_near(self.values[name], other[name], random)
             found.update((key_of(met), met) for met in self._met([other]))
+            if self.drawn:
+                found = {key: met for key, met in found.items() if key in self._drawn_keys}
             if len(found) >= count:
                 break
         found.pop(key_of(one), None)
@@ -198,6 +201,8 @@ class Space:
                 fits = any(repr(one[name]) == repr(value) for value in values)
             if not (fits or inactive):
                 return False
+        if self.drawn:
+            return key_of(one) in self._drawn_keys
         return any(True for _ in self._met([one]))
 
     def sample(self, count: int, *, seed: int, first: Configuration | None = None) -> list[Configuration]:
@@ -227,6 +232,10 @@ class Space:
         return np.array([len(_listed(values)) for values in self.values.values()], np.int64)
 
     @cached_property
+    def _drawn_keys(self) -> frozenset[str]:
+        return frozenset(map(key_of, self.drawn))
+
+    @cached_property
     def _is_allowed(self) -> Callable[[Configuration], bool] | None:
         return None if self.allowed is None else condition_of(self.allowed, self.values)
 
@@ -254,9 +263,22 @@ class Space:
             yield met
 
 
+def plain(one: Configuration) -> Configuration:
+    """A configuration with plain numbers instead of NumPy's, which compare and are written otherwise."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in one.items()}
+
+
 def key_of(one: Configuration) -> str:
     """What tells a configuration from all others."""
     return repr(sorted(one.items()))
+
+
+def _plain(values: Values) -> Values:
+    if isinstance(values, np.ndarray):
+        return tuple(values.tolist())
+    if isinstance(values, Sequence) and any(isinstance(value, np.generic) for value in values):
+        return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return values
 
 
 def _listed(values: Values) -> Sequence[Any]:

@@ -145,6 +145,19 @@ def test_a_large_space_of_which_little_is_allowed_is_drawn_from_sparingly():
     assert asked < 80_000  # 200 new candidates each time would ask 150,000 times
 
 
+def test_of_a_large_space_whose_configurations_are_given_only_these_are_asked_for():
+    """A table of 350,000 measured configurations, say: what was not measured cannot be looked up."""
+    values = {f"x{n}": tuple(range(10)) for n in range(4)}
+    given = Space(values, lambda **one: sum(one.values()) % 7 == 0).configurations
+    space = Space(values, drawn=given)
+    search = searched(space, 14, lambda one: 1 + one["x0"], settings=SearchPlan(listed=100))
+    assert all(one in given for one, _ in search.told)
+    near = space.near(given[5], np.random.default_rng(0), 20)
+    assert near
+    assert all(one in given for one in near)
+    assert not space.holds({"x0": 0, "x1": 0, "x2": 0, "x3": 1})
+
+
 def test_what_is_told_must_make_sense():
     search = Search(SPACE)
     with pytest.raises(InvalidSetting, match="is no configuration of the space"):
