@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from apportion.serve.answers import ANSWERS
 from tests.serve.conftest import HANGING, MATMUL, SAXPY, TOKEN, Service, opencl
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
@@ -20,7 +21,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 expect = playwright.expect
-WAIT = 30_000
+WAIT = 90_000  # a machine that is busy with the rest of the tests is slow
+OPERATIONS = [*ANSWERS, "GET /api/jobs/{id}/events"]
 
 
 def chromium() -> str:
@@ -91,6 +93,14 @@ def test_a_broken_kernel_is_marked_at_its_line(page, service):
     expect(page.locator(".status.bad")).to_contain_text("Line 3: use of undeclared identifier 'missing'")
     expect(page.locator(".cm-lintRange-error")).to_be_visible()
     expect(page.get_by_role("button", name="Run it here")).to_be_disabled()
+
+
+def test_every_error_of_the_compiler_is_marked_at_its_line(page, service):
+    visit(page, service)
+    write(page, "__kernel void f(__global int* x)\n{\n    x[0] = one;\n    x[1] = 2;\n    x[2] = three;\n}\n")
+    expect(page.locator(".cm-lintRange-error")).to_have_count(2)
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(2)
+    expect(page.locator(".cm-line").filter(has_text="three").locator(".cm-lintRange-error")).to_be_visible()
 
 
 def test_a_mended_kernel_is_predicted_again(page, service):
@@ -208,6 +218,24 @@ def test_the_graph_is_moved_and_enlarged_with_the_keyboard(page, service):
     assert drawing.get_attribute("viewBox") != before
 
 
+def test_an_instruction_is_chosen_and_analysed_with_the_keyboard(page, service):
+    visit(page, service)
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.locator(".paper g.node").first).to_be_visible()
+    page.get_by_role("application").focus()
+    for _ in range(3):
+        page.keyboard.press("n")
+    expect(page.locator(".graph .status")).to_have_text(
+        re.compile(r"Node \d+, line \d+: .*Enter analyses from it")
+    )
+    expect(page.locator(".paper g.chosen")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator(".graph .status")).to_contain_text("reachability takes")
+    expect(page.locator(".line-marked")).to_have_count(1)
+    page.keyboard.press("p")
+    expect(page.locator(".graph .status")).to_contain_text("Enter analyses from it")
+
+
 def test_ir_stands_beside_the_source(page, service):
     visit(page, service)
     page.get_by_role("tab", name="LLVM IR").click()
@@ -294,7 +322,7 @@ def test_colours_follow_the_system_and_the_button(browser, service):
     context.close()
 
 
-@pytest.mark.parametrize("view", ["Kernel", "Runs", "Machine", "Systems"])
+@pytest.mark.parametrize("view", ["Kernel", "Runs", "Machine", "Systems", "API"])
 def test_nothing_is_wider_than_a_narrow_screen(page, service, view):
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, service, view)
@@ -379,6 +407,73 @@ def test_two_runs_stand_side_by_side(page, service):
     expect(page.locator("article.run h2").nth(0)).to_be_visible()
 
 
+def test_two_versions_of_a_kernel_are_compared(page, service):
+    changed = SAXPY.replace("{", "{\n    // the second version", 1)
+    body = {"global_size": 4096, "repeat": 2}
+    first, second = run_of(service, name="before", **body), run_of(service, changed, name="after", **body)
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{first},{second}")
+    card = page.locator(".compared")
+    expect(card.locator(".verdict")).to_have_text(re.compile(r"after takes [\d.,]+ × the time of before"))
+    expect(card.get_by_role("row", name=re.compile("^as chosen .*×$"))).to_be_visible()
+    expect(card.locator(".added")).to_have_count(1)
+    expect(card.locator(".added")).to_contain_text("the second version")
+    expect(card.locator(".gone")).to_have_count(0)
+
+
+def test_a_run_is_shared_as_a_link_that_holds_it(page, service, browser):
+    id = run_of(service, MATMUL, global_size=[64, 64], name="passed on", cuts=True)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".actions .status")).to_contain_text("holds the run itself")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{service.base}/#/shared/")
+    assert TOKEN not in link
+    service.ask("DELETE", f"/api/jobs/{id}")
+    context = browser.new_context()
+    other = context.new_page()
+    other.goto(link)  # without the token, and the job is gone
+    expect(other.get_by_role("heading", name="passed on")).to_be_visible()
+    expect(other.locator(".facts")).to_contain_text("verified")
+    expect(other.locator("svg[aria-label='Timeline of the last run']")).to_be_visible()
+    other.get_by_role("button", name="Open the kernel").click()
+    expect(other.locator(".cm-content")).to_contain_text("matmul")
+    other.goto(link[: len(link) // 2])
+    expect(other.get_by_role("alert")).to_contain_text("The link cannot be read")
+    context.close()
+
+
+def test_what_a_kernel_printed_and_how_its_bounds_were_checked_are_told(page, service):
+    text = """__kernel void f(__global const int* index, __global int* x) {
+        int i = get_global_id(0);
+        if (i == 0) printf("hello from the kernel\\n");
+        x[index[i]] = i;
+    }"""
+    id = run_of(service, text, global_size=64, arguments=["index=int32[64]=zeros", "x=int32[32]"])
+    visit(page, service)
+    page.goto(f"{service.base}/#/runs/{id}")
+    expect(page.get_by_role("region", name="What the kernel printed")).to_contain_text(
+        "hello from the kernel"
+    )
+    expect(page.locator("article.run")).to_contain_text("work-groups: no access outside of an array")
+
+
+def test_every_address_is_described_and_can_be_asked_from_the_page(page, service):
+    visit(page, service, "API")
+    expect(page.locator("details.address")).to_have_count(len(OPERATIONS))
+    card = page.locator("details.address").filter(has=page.get_by_text("/api/predict", exact=True))
+    card.locator("summary").click()
+    expect(card.get_by_role("row", name=re.compile("^local_size .*required"))).to_be_visible()
+    expect(card.get_by_role("row", name=re.compile("^cpu_share number"))).to_be_visible()
+    card.get_by_role("button", name="POST").click()
+    expect(card.get_by_role("region", name="What came back")).to_contain_text('"cpu_share"')
+    card.get_by_label("Body").fill("{")
+    card.get_by_role("button", name="POST").click()
+    expect(card.get_by_role("region", name="What came back")).to_contain_text("not JSON")
+
+
 def test_a_run_is_renamed_and_kept_as_one_file(page, service, tmp_path):
     id = run_of(service, name="before")
     visit(page, service)
@@ -407,7 +502,11 @@ def test_the_roofline_shows_the_devices_and_what_was_run(page, service):
     run_of(service, MATMUL, global_size=[64, 64], arguments=["n=64"])
     visit(page, service, "Machine")
     expect(page.locator("svg[aria-label^='Roofline of cpu']")).to_be_visible()
-    expect(page.locator("svg[aria-label^='Roofline'] circle").first).to_be_attached()
+    measured = service.ask("GET", "/api/measured").json
+    assert len(measured) >= 2
+    drawn = page.locator("svg[aria-label^='Roofline'] circle")
+    expect(drawn).to_have_count(sum(one["operations"] > 0 for one in measured))
+    expect(drawn.locator("title").filter(has_text="matmul").first).to_be_attached()
 
 
 def test_a_profile_is_ordered_over_systems(page, service, tmp_path):
@@ -428,24 +527,26 @@ def test_a_file_that_is_no_profile_is_told(page, service, tmp_path):
     expect(page.locator(".systems .status").first).to_contain_text("is not JSON")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser, service, scheme):
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_nothing_serious(browser, service, scheme, width):
     axe = pytest.importorskip("axe_playwright_python.base", reason="axe is not installed").AXE_FILE_PATH
-    id = run_of(service, cuts=True)
+    id, other = run_of(service, cuts=True), run_of(service, MATMUL, global_size=[64, 64])
     context = browser.new_context(
-        viewport={"width": 1280, "height": 860}, color_scheme=scheme, bypass_csp=True
+        viewport={"width": width, "height": 860}, color_scheme=scheme, bypass_csp=True
     )
     page = context.new_page()
     visit(page, service)
     found = []
     for view, tab in (
         ("kernel", "Prediction"), ("kernel", "Why"), ("kernel", "Graph"), ("kernel", "LLVM IR"),
-        (f"runs/{id}", ""), ("machine", ""), ("systems", ""),
+        (f"runs/{id}", ""), (f"runs/{id},{other}", ""), ("machine", ""), ("systems", ""), ("api", ""),
     ):  # fmt: skip
         page.goto(f"{service.base}/#/{view}")
         if tab:
             page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(600)
+        if view == "api":
+            page.locator("details.address summary").first.click()
         page.add_script_tag(path=str(axe))
         result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         found += [
@@ -480,5 +581,8 @@ def test_schedules_change_with_the_size_of_a_system(page, service):
         "(input) => { input.value = 12; input.dispatchEvent(new Event('change')); }"
     )
     expect(row).not_to_have_text(re.compile(re.escape(before.split("\t")[1])))
+    expect(row.locator(".change").first).to_have_text(re.compile(r"−\d+ %"))
+    page.get_by_label("Slots of gpu").press("ArrowLeft")
+    expect(page.locator(".systems .status").nth(1)).to_contain_text("gpu 11 slots")
     page.get_by_role("checkbox", name="careful", exact=True).uncheck()
     expect(page.locator("svg[aria-label='Schedule of careful']")).to_have_count(0)

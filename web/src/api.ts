@@ -112,7 +112,7 @@ export async function follow(id: string, report: (event: Event_) => void, signal
 export async function packed(value: unknown): Promise<string> {
   const stream = new Blob([JSON.stringify(value)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const data = new Uint8Array(await new Response(stream).arrayBuffer());
-  return btoa(String.fromCharCode(...data)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
 export async function unpacked(text: string): Promise<unknown> {

@@ -85,6 +85,11 @@ export function field(label: string, control: HTMLElement, hint = ""): HTMLEleme
   return h("label", { class: "field", title: hint || null }, h("span", {}, label), control);
 }
 
+/** A table that is moved sideways where the screen is narrow, with the keyboard too. */
+export function wide(label: string, ...children: (Child | Child[])[]): HTMLElement {
+  return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": label }, ...children);
+}
+
 /** Let somebody keep a file. */
 export function download(name: string, kind: string, text: string): void {
   const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: kind })), download: name });

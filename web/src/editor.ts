@@ -9,6 +9,9 @@ import { tags } from "@lezer/highlight";
 /** What a line costs: its part of the whole, and the same in words. */
 export interface LineHeat { line: number; part: number; words: string }
 
+/** An error or a warning of the compiler. */
+export interface Problem { message: string; line: number; column: number; severity: "error" | "warning" }
+
 const types = /^(?:(?:u?(?:char|short|int|long)|float|double|half)(?:2|3|4|8|16)?|void|bool|size_t|unsigned|signed|u?int(?:8|16|32|64)_t)\b/;
 const keywords = /^(?:if|else|for|while|do|switch|case|default|break|continue|return|goto|struct|union|enum|typedef|sizeof|const|volatile|restrict|static|inline|extern|(?:__)?(?:kernel|global|local|constant|private)|__attribute__|read_only|write_only)\b/;
 
@@ -155,13 +158,15 @@ export class Editor {
 
   mark(lines: number[]): void { this.view.dispatch({ effects: setMarked.of(lines) }); }
 
-  /** Show an error of the compiler where it is; none takes it away. */
-  showError(message?: string, line = 1, column = 1): void {
+  /** Show what the compiler says where it is; an empty list takes it away. */
+  showProblems(problems: Problem[]): void {
     const { doc } = this.view.state;
-    if (!message) { this.view.dispatch(setDiagnostics(this.view.state, [])); return; }
-    const there = doc.line(Math.min(Math.max(1, line), doc.lines));
-    const from = Math.min(there.from + Math.max(0, column - 1), there.to);
-    this.view.dispatch(setDiagnostics(this.view.state, [{ from, to: Math.max(from, Math.min(there.to, from + 1)), severity: "error", message }]));
+    const found = problems.filter(({ line }) => line >= 1 && line <= doc.lines).map(({ message, line, column, severity }) => {
+      const there = doc.line(line);
+      const from = Math.min(there.from + Math.max(0, column - 1), there.to);
+      return { from, to: Math.max(from, Math.min(there.to, from + 1)), severity, message };
+    });
+    this.view.dispatch(setDiagnostics(this.view.state, found));
   }
 
   goTo(line: number): void {

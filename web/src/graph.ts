@@ -3,13 +3,13 @@ import { ask, Refusal } from "./api";
 import { field, h, percent } from "./dom";
 
 const STYLE = `svg { width: 100%; height: 100%; display: block; filter: var(--drawing) } g.node { cursor: pointer }
-g.of-line rect { stroke: #0b5cad !important; stroke-width: 4 !important } g.labelled rect { fill: #fdbb5c !important } g.root rect { fill: #f08a80 !important }`;
+g.of-line rect { stroke: #0b5cad !important; stroke-width: 4 !important } g.labelled rect { fill: #fdbb5c !important } g.root rect { fill: #f08a80 !important } g.chosen rect { stroke: #b3261e !important; stroke-width: 4 !important }`;
 
 interface Picture { svg: string; lines: Record<string, number>; nodes: number; edges: number; shown: number }
 
 export class GraphPane {
   readonly element = h("div", { class: "panel graph" });
-  private paper = h("div", { class: "paper", tabindex: 0, role: "application", "aria-label": "Program graph: arrow keys move it, + and - enlarge it" });
+  private paper = h("div", { class: "paper", tabindex: 0, role: "application", "aria-label": "Program graph: arrow keys move it, + and - enlarge it, n and p choose the next and the previous instruction, Enter analyses from it" });
   private shadow = this.paper.attachShadow({ mode: "open" });
   private status = h("p", { class: "status", role: "status" });
   private analysis = h("select", {}, ["reachability", "dominance", "datadep", "liveness", "subexpressions"].map((name) => h("option", {}, name)));
@@ -20,6 +20,7 @@ export class GraphPane {
   private drawing?: SVGSVGElement;
   private view = { x: 0, y: 0, width: 100, height: 100 };
   private line = 0;
+  private at = -1;
 
   constructor(private chosen: (line: number) => void) {
     const move = (x: number, y: number) => { this.view.x += x * this.view.width; this.view.y += y * this.view.height; this.apply(); };
@@ -30,7 +31,8 @@ export class GraphPane {
         h("button", { type: "button", class: "quiet", onclick: () => this.whole() }, "Whole graph")),
       this.status, this.paper);
     this.paper.addEventListener("keydown", (event) => {
-      const steps: Record<string, () => void> = { ArrowLeft: () => move(-0.1, 0), ArrowRight: () => move(0.1, 0), ArrowUp: () => move(0, -0.1), ArrowDown: () => move(0, 0.1), "+": () => this.zoom(0.75), "-": () => this.zoom(4 / 3) };
+      const steps: Record<string, () => void> = { ArrowLeft: () => move(-0.1, 0), ArrowRight: () => move(0.1, 0), ArrowUp: () => move(0, -0.1), ArrowDown: () => move(0, 0.1), "+": () => this.zoom(0.75), "-": () => this.zoom(4 / 3),
+        n: () => this.step(1), p: () => this.step(-1), Enter: () => { const node = this.nodes()[this.at]; if (node) void this.click(Number(node.getAttribute("data-node"))); } };
       if (steps[event.key]) { event.preventDefault(); steps[event.key](); }
     });
     this.paper.addEventListener("wheel", (event) => { if (event.ctrlKey || event.metaKey) { event.preventDefault(); this.zoom(event.deltaY > 0 ? 1.15 : 0.87); } }, { passive: false });
@@ -80,11 +82,35 @@ export class GraphPane {
 
   /** Mark the nodes of a line of the source. */
   markLine(line: number): void {
+    if (line !== this.line) this.at = -1;
     this.line = line;
     if (!this.drawing || !this.picture) return;
     for (const node of this.drawing.querySelectorAll("g.node")) {
       node.classList.toggle("of-line", line > 0 && this.picture.lines[node.getAttribute("data-node") ?? ""] === line);
     }
+  }
+
+  /** Instructions in the order of the program; those of the marked line first, where there is one. */
+  private nodes(): Element[] {
+    const all = [...this.drawing?.querySelectorAll("g.node:has(rect.instruction)") ?? []].sort((a, b) => Number(a.getAttribute("data-node")) - Number(b.getAttribute("data-node")));
+    return [...all.filter((node) => node.classList.contains("of-line")), ...all.filter((node) => !node.classList.contains("of-line"))];
+  }
+
+  private step(by: number): void {
+    const nodes = this.nodes();
+    if (nodes.length === 0) return;
+    this.at = (this.at + by + nodes.length) % nodes.length;
+    const node = nodes[this.at] as SVGGraphicsElement;
+    nodes.forEach((one) => one.classList.toggle("chosen", one === node));
+    const box = node.getBBox();
+    const place = node.transform.baseVal.consolidate()?.matrix;
+    this.view.x = box.x + box.width / 2 + (place?.e ?? 0) - this.view.width / 2;
+    this.view.y = box.y + box.height / 2 + (place?.f ?? 0) - this.view.height / 2;
+    this.apply();
+    const number = node.getAttribute("data-node") ?? "";
+    const line = this.picture?.lines[number];
+    const words = [...node.querySelectorAll("text")].map((one) => one.textContent).join(": ");
+    this.status.textContent = `Node ${number}${line ? `, line ${line}` : ""}: ${words}. Enter analyses from it.`;
   }
 
   private async click(node: number): Promise<void> {

@@ -2,7 +2,7 @@
 import { ask, packed, Refusal, unpacked, withToken } from "./api";
 import { bars, COLOURS, cutCurve } from "./charts";
 import { announce, bytes, chance, download, field, fill, h, percent, percents, short, tabs, time } from "./dom";
-import { Editor } from "./editor";
+import { Editor, Problem } from "./editor";
 import { GraphPane } from "./graph";
 
 /** What a kernel and its launch are, as addresses and drafts hold them. */
@@ -142,7 +142,7 @@ export class KernelView {
     try {
       const found = await ask("POST", "/api/inspect", this.launch(), stopping.signal) as Inspection;
       this.last = found;
-      this.editor.showError();
+      this.editor.showProblems([]);
       fill(this.kernel, found.kernels.map((name) => h("option", { value: name, selected: name === found.kernel }, name)));
       this.kernelField.hidden = found.kernels.length < 2;
       this.element.classList.remove("stale");
@@ -173,8 +173,7 @@ export class KernelView {
       void this.update();
       return;
     }
-    if (problem.line) this.editor.showError(problem.message, problem.line, problem.column ?? 1);
-    else this.editor.showError();
+    this.editor.showProblems(problemsOf(problem, this.draft.name));
     const noKernel = problem.message.includes("no OpenCL kernel");
     this.say(problem.line ? `Line ${problem.line}: ${problem.message}` : problem.message, !noKernel);
     if (noKernel) {
@@ -310,6 +309,16 @@ export class KernelView {
   }
 
   private save(): void { download(this.draft.name, "text/plain", this.draft.text); }
+}
+
+/** Every error and warning that the compiler has for a line of the source. */
+function problemsOf(problem: { message: string; line?: number; column?: number; diagnostics?: string }, name: string): Problem[] {
+  const found: Problem[] = [];
+  for (const [, file, line, column, severity, message] of (problem.diagnostics ?? "").matchAll(/^(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$/gm)) {
+    if (file.endsWith(name)) found.push({ message, line: Number(line), column: Number(column), severity: severity as "error" | "warning" });
+  }
+  if (found.length === 0 && problem.line) found.push({ message: problem.message, line: problem.line, column: problem.column ?? 1, severity: "error" });
+  return found;
 }
 
 /** The kernels that a model learned from which are most like this one. */

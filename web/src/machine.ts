@@ -1,7 +1,7 @@
 // The Machine view: devices and their roofline, measuring campaigns, models with their scores, what is installed.
 import { ask, follow, Refusal, withToken } from "./api";
 import { COLOURS, roofline, RoofPoint } from "./charts";
-import { announce, bytes, fill, h, short } from "./dom";
+import { announce, bytes, fill, h, short, wide } from "./dom";
 import { drawn, hear, nothingSaid } from "./live";
 import { trainedWords } from "./runs";
 
@@ -39,7 +39,7 @@ export class MachineView {
     const measured = found.filter((one) => one.calibration);
     const colour = (id: string) => COLOURS[found.findIndex((one) => one.id === id) % COLOURS.length];
     const points = await this.points(colour);
-    fill(this.devices, h("article", { class: "card" }, h("h2", {}, "Devices"), h("div", { class: "wide" }, h("table", {},
+    fill(this.devices, h("article", { class: "card" }, h("h2", {}, "Devices"), wide("Devices", h("table", {},
       h("thead", {}, h("tr", {}, ["id", "name", "driver", "units", "memory", "copies", "kernel", "arithmetic", "launch"].map((title) => h("th", {}, title)))),
       h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.id), h("td", {}, one.name), h("td", {}, `${one.platform} ${one.driver}`), h("td", {}, one.compute_units), h("td", {}, bytes(one.memory_bytes)),
         one.calibration ? [h("td", {}, one.shares_memory ? "none: memory is shared" : `${short(one.calibration.to_device / 1e9)} / ${short(one.calibration.from_device / 1e9)} GB/s`), h("td", {}, `${short(one.calibration.memory / 1e9)} GB/s`),
@@ -49,24 +49,17 @@ export class MachineView {
         h("p", { class: "origin" }, `The roofs are measured speeds: memory on the slope, multiply-adds on top. ${points.length ? `The ${points.length} dots are kernels that were run here; their operations are counted from the code, so one may lie above the roof where the driver saves some.` : "Kernels that you run appear as dots."}`)));
   }
 
-  /** Every kernel that was run, on each device alone. */
+  /** Every kernel that was run or measured, on each device alone. */
   private async points(colour: (id: string) => string): Promise<RoofPoint[]> {
-    const jobs: any[] = await ask("GET", "/api/jobs?limit=50&state=done").catch(() => []);
-    const found = await Promise.all(jobs.filter((job) => job.verb === "run" || job.verb === "measure").slice(0, 30).map((job) => ask("GET", `/api/jobs/${job.id}`).catch(() => null)));
-    const at = (name: string, device: string, work: { operations: number; bytes: number }, seconds: number): RoofPoint =>
-      ({ name: `${name} on ${device}`, intensity: work.operations / work.bytes, rate: work.operations / seconds, colour: colour(device) });
-    const runs = found.filter((job) => job?.verb === "run" && job.answer?.work?.bytes > 0).flatMap(({ name, answer }) =>
-      Object.entries(answer.alone as Record<string, number>).map(([device, milliseconds]) => at(name, device, answer.work, milliseconds / 1000)));
-    const measured = found.filter((job) => job?.verb === "measure" && job.answer).flatMap(({ answer }) => (answer.points as any[])
-      .filter((point) => point.seconds > 0 && point.work?.bytes > 0 && point.work.operations > 0)
-      .map((point) => at(`${point.kernel} (${point.global_size})`, point.device, point.work, point.seconds)));
-    return [...runs, ...measured];
+    const found: any[] = await ask("GET", "/api/measured").catch(() => []);
+    return found.filter((one) => one.seconds > 0 && one.operations > 0).map((one) => (
+      { name: `${one.name} on ${one.device}`, intensity: one.operations / one.bytes, rate: one.operations / one.seconds, colour: colour(one.device) }));
   }
 
   private async showModels(): Promise<void> {
     const found: any[] = await ask("GET", "/api/models");
-    fill(this.models, h("article", { class: "card" }, h("h2", {}, "Models"), h("div", { class: "wide" }, h("table", {},
-      h("thead", {}, h("tr", {}, ["model", "answers", "about", "score", "size"].map((title) => h("th", {}, title)))),
+    fill(this.models, h("article", { class: "card" }, h("h2", {}, "Models"), wide("Models", h("table", {},
+      h("thead", {}, h("tr", {}, ["model", "answers", "about", "score (in brackets: what a trivial answer gets)", "size"].map((title) => h("th", {}, title)))),
       h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.question), h("td", {}, one.about), h("td", {}, one.score), h("td", {}, bytes(one.size)))))))));
   }
 

@@ -1,9 +1,10 @@
 // The page: which view is shown, in which colours, and whether the service answers.
+import { AddressesView } from "./addresses";
 import { setToken, watchConnection } from "./api";
 import { announce, fill, h } from "./dom";
 import { KernelView } from "./kernel";
 import { MachineView } from "./machine";
-import { RunsView } from "./runs";
+import { RunsView, SharedView } from "./runs";
 import { SystemsView } from "./systems";
 
 interface View { element: HTMLElement; open(rest: string): Promise<void> | void }
@@ -14,7 +15,10 @@ const views: Record<string, [string, View]> = {
   runs: ["Runs", new RunsView()],
   machine: ["Machine", new MachineView()],
   systems: ["Systems", new SystemsView()],
+  api: ["API", new AddressesView()],
+  shared: ["A run", new SharedView()],
 };
+const LINKED = ["kernel", "runs", "machine", "systems", "api"];
 
 function takeToken(): void {
   const found = location.hash.match(/^#token=([\w-]+)/);
@@ -46,7 +50,7 @@ function theme(): void {
   });
 }
 
-fill(document.getElementById("views")!, Object.entries(views).map(([name, [title]]) => h("a", { href: `#/${name}` }, title)));
+fill(document.getElementById("views")!, LINKED.map((name) => h("a", { href: `#/${name}` }, views[name][0])));
 watchConnection((online) => {
   const place = document.getElementById("connection")!;
   place.textContent = online ? "" : "The service does not answer";

@@ -1,7 +1,7 @@
 // The Systems view: the order in which systems would run a profiled program, and schedules of many jobs.
 import { ask, Refusal } from "./api";
 import { bars, COLOURS, gantt, steps } from "./charts";
-import { field, fill, h, percent, short } from "./dom";
+import { field, fill, h, percent, short, wide } from "./dom";
 
 export class SystemsView {
   readonly element = h("section", { class: "systems", "aria-label": "Systems and schedules" });
@@ -68,7 +68,20 @@ export class SystemsView {
     if (this.schedules.childElementCount > 0) return;
     let names: string[];
     try { names = await ask("GET", "/api/policies"); } catch (error) { if (error instanceof Refusal) return; throw error; }
-    const slider = (min: number, max: number, step: number, value: number) => h("input", { type: "range", min, max, step, value, onchange: () => void simulate() });
+    let latest: any[] = [], before: any[] = [], dragged = false, waiting = 0;
+    let asked: AbortController | undefined;
+    const moved = (ended: boolean) => { // what was shown before the drag is what it is compared with
+      if (!dragged) before = latest;
+      dragged = !ended;
+      clearTimeout(waiting);
+      waiting = window.setTimeout(() => void simulate(), ended ? 0 : 120);
+    };
+    const slider = (min: number, max: number, step: number, value: number) => h("input", { type: "range", min, max, step, value, oninput: () => moved(false), onchange: () => moved(true) });
+    const change = (now: number, old: number | undefined) => {
+      if (old === undefined || old === 0 || !Number.isFinite(now / old)) return null;
+      const part = Math.round(100 * (now / old - 1));
+      return h("span", { class: "change" }, part === 0 ? " =" : ` ${part > 0 ? "+" : "−"}${Math.abs(part)} %`);
+    };
     const [cpu, gpu, jobs, load, sigma] = [slider(1, 16, 1, 8), slider(1, 16, 1, 2), slider(20, 300, 20, 100), slider(0, 2, 0.05, 0.85), slider(0, 2, 0.1, 0.5)];
     const first = names.filter((name) => ["round_robin", "fastest", "eft", "careful"].includes(name));
     const chosen = names.map((name) => h("label", { class: "choice" }, h("input", { type: "checkbox", value: name, checked: first.includes(name), onchange: () => void simulate() }), ` ${name}`));
@@ -77,20 +90,25 @@ export class SystemsView {
     const simulate = async () => {
       const policies = chosen.map((label) => label.querySelector("input")!).filter((box) => box.checked).map((box) => box.value);
       said.textContent = `cpu ${cpu.value} slots, gpu ${gpu.value} slots, ${jobs.value} jobs, load ${load.value}, times known to a factor of ${short(2 ** Number(sigma.value))}`;
+      asked?.abort();
+      const stopping = asked = new AbortController();
       if (policies.length === 0) { fill(results, h("p", {}, "Choose a policy.")); return; }
       try {
-        const found: any[] = await ask("POST", "/api/schedule", { systems: [`cpu=${cpu.value}`, `gpu=${gpu.value}`], policies: policies.slice(0, 8), jobs: Number(jobs.value), load: Number(load.value), sigma: Number(sigma.value) });
+        const found: any[] = await ask("POST", "/api/schedule", { systems: [`cpu=${cpu.value}`, `gpu=${gpu.value}`], policies: policies.slice(0, 8), jobs: Number(jobs.value), load: Number(load.value), sigma: Number(sigma.value) }, stopping.signal);
+        latest = found;
         const rows: [string, string, (one: any) => string][] = [
           ["makespan", "makespan_s", (one) => `${short(one.makespan_s)} s`], ["mean completion", "avg_jct_s", (one) => `${short(one.avg_jct_s)} s`],
           ["mean wait", "avg_wait_s", (one) => `${short(one.avg_wait_s)} s`], ["slots in use", "utilisation", (one) => percent(one.utilisation)],
           ["time over the least", "placement_regret", (one) => `${short(one.placement_regret)} ×`]];
         const last = Math.max(...found.map((one) => one.makespan_s));
-        fill(results, h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "policy"), rows.map(([title]) => h("th", {}, title)))),
-          h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.policy), rows.map(([, , text]) => h("td", {}, text(one)))))))),
+        fill(results, wide("Schedules in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "policy"), rows.map(([title]) => h("th", {}, title)))),
+          h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.policy), rows.map(([, key, text]) => h("td", {}, text(one), change(one[key], before.find((old) => old.policy === one.policy)?.[key])))))))),
+          before.length > 0 && h("p", { class: "origin" }, "Percentages are against the numbers before the last change."),
           found.map((one) => h("figure", {}, h("figcaption", {}, h("b", {}, one.policy), ": jobs over the slots of each system, and how many wait"),
             gantt(one.schedule, `Schedule of ${one.policy}`, { cpu: Number(cpu.value), gpu: Number(gpu.value) }, last),
             steps(one.queue[0], one.queue[1], last, `Jobs that wait under ${one.policy}`))));
       } catch (error) {
+        if (stopping.signal.aborted) return;
         if (!(error instanceof Refusal)) throw error;
         said.textContent = error.problem.message;
       }
