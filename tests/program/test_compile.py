@@ -25,6 +25,7 @@ from apportion.errors import (
 )
 from apportion.jobs import landlock
 from apportion.program import frontends, graph_of, includes, ircache, toolchain
+from apportion.program.buildfile import BuildOptions
 from apportion.program.compile import CompileOptions, ir_of, kernels_of, known_function
 from apportion.program.llvm import GraphOptions
 from apportion.program.source import Source
@@ -667,3 +668,17 @@ def test_a_function_that_is_inline_alone_keeps_its_body() -> None:
     ir = ir_of(Source(INLINE, "opencl"))
     assert "define dso_local spir_func float @twice" in ir
     assert "declare dso_local spir_func float @twice" not in ir
+
+
+def test_the_version_of_opencl_is_told_as_drivers_tell_it() -> None:
+    text = """
+#ifndef __OPENCL_VERSION__
+#error "this is no OpenCL"
+#elif __OPENCL_VERSION__ < 120
+#error "too old"
+#endif
+kernel void k(global int *x) { x[0] = __OPENCL_VERSION__; }
+"""
+    assert "store i32 300" in ir_of(Source(text, "opencl"))
+    build = BuildOptions(defines=("__OPENCL_VERSION__=120",))
+    assert "store i32 120" in ir_of(Source(text, "opencl", build=build))

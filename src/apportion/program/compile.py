@@ -34,6 +34,8 @@ _DEFAULT_TARGETS = {
 }  # keeps address spaces apart, which x86_64 does not
 _HOST_TARGET = "x86_64-linux-gnu"  # whatever the machine: the same source gives the same IR everywhere
 _DEFAULT_OPENCL = "CL2.0"
+_VERSION = "__OPENCL_VERSION__=300"
+"What drivers define and the compiler does not: the version of the device, which is newer than the language."
 _OLDER_OPENCL = "CL1.2"
 "What drivers take where nobody says which: some code for it does not compile as 2.0."
 
@@ -41,7 +43,7 @@ _STANDARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:]*")
 _TARGET = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_.]+){0,4}")
 _DEFINE = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?(=[^\0\r\n]*)?", re.ASCII)
 
-_OPENCL_FORM = "vendors"
+_OPENCL_FORM = "version"
 "Changes when IR of OpenCL C must be made again."
 _INCLUDES = re.compile(r"^[^\S\n]*#[^\S\n]*include\b", re.MULTILINE)
 _UNDEFINED = re.compile(r"-U[A-Za-z_]\w*", re.ASCII)
@@ -389,6 +391,7 @@ def _command(
         *(["-gline-tables-only", "-fdebug-compilation-dir=."] if options.line_tables else []),
         *([] if options.vectorize else ["-fno-vectorize", "-fno-slp-vectorize"]),
         *options.flags,
+        *([f"-D{_VERSION}"] if opencl else []),
         *(f"-D{define}" for define in options.defines),
         *(f"-I{path}" for path in options.include_paths),
         *headers.arguments,
