@@ -42,6 +42,11 @@ _CALLS = """Milliseconds, the least and the median of some turns, each a process
 the devices are known and the kernel is read; a driver of NVIDIA's takes most of that, with or without us.
 *share, known* begins with what earlier processes learned, *fresh* forgets that. The kernel's IR is given
 here, since the machine has no compiler."""
+_LOST = """Medians of rounds, from the third on for the sessions. *told the device* is a session whose
+launches are all asked for on the better device: what it takes beyond plain pyopencl there is the price
+of a process between and of keeping track of arrays. What a session that decides takes beyond that is the
+price of deciding, of devices that are tried, and of wrong choices; below 0 is noise. *a launch* divides
+the first price by the launches of a round: much of it is paid once a round, where Python waits."""
 _FEW = """`taskset` confines everything to so many processors; what was calibrated before does not count.
 Once, calibrating did not end within 120 s with 4 of 16."""
 _RATIOS = """Milliseconds of a round; ratios of medians with the interval that 95 % of redrawn rounds give,
@@ -84,6 +89,8 @@ def page(found: Mapping[str, Any], remarks: str = "") -> str:
         "## Where kernels went",
         "",
         _placements(rows),
+        "",
+        *_lost(rows),
         "",
         *_launch_path(found["launch path"]),
         "",
@@ -318,6 +325,33 @@ def _placements(rows: Sequence[Mapping[str, Any]]) -> str:
         "assignments that were tried", "tried on both devices by the session",
     )  # fmt: skip
     return markdown_table(columns, told, align="lllrr")
+
+
+def _lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What sessions add to plain pyopencl on the better device."""
+    told = []
+    for row in rows:
+        rounds = row["rounds"]
+        alone = {name: _middle(_drawn(each[1:])) for name, each in rounds.items() if name.startswith("all ")}
+        best = min(alone, key=lambda name: alone[name])
+        asked = rounds.get(f"{SESSION}, {best}")
+        counts = [each["launches"] for each in row["decisions"] if "launches" in each]
+        if not asked or not counts:
+            continue
+        launches = sum(counts) / len(rounds[SESSION])
+        there, decided = _middle(_drawn(asked[2:])), _middle(_drawn(rounds[SESSION][2:]))
+        told.append((
+            row["program"], f"{launches:.0f}", *map(_milliseconds, (alone[best], there, decided)),
+            f"{1e3 * (there - alone[best]):+.2f}", f"{1e6 * (there - alone[best]) / launches:+.1f}",
+            f"{1e3 * (decided - there):+.2f}",
+        ))  # fmt: skip
+    if not told:
+        return []
+    columns = (
+        "program", "launches of a round", "plain pyopencl, ms", "told the device, ms", "session, ms",
+        "price of a session, ms", "of that, a launch, µs", "price of deciding, ms",
+    )  # fmt: skip
+    return ["## Where time is lost", "", markdown_table(columns, told, align="l" + "r" * 7), "", _LOST]
 
 
 def _launch_path(rows: Sequence[Mapping[str, Any]]) -> list[str]:
