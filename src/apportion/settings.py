@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -35,6 +36,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Where to write a file that is there whole or not at all: whoever is interrupted leaves the old one, and
     of several processes or threads that write it at once the last one wins. What a process that was killed
     left in the same folder is removed."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with _beside(path, folder=False) as part:
         yield part
         part.replace(path)
@@ -52,6 +55,20 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch_file(path: Path) -> Iterator[Path]:
+    """Where to write what goes again with the block, beside a path; what killed processes left is removed."""
+    with _beside(path, folder=False) as part:
+        yield part
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed left half-written in a folder; this process looks once."""
+    if folder not in _swept:
+        _swept.add(folder)
+        _sweep(folder, folder)
+
+
+@contextmanager
 def _beside(path: Path, *, folder: bool) -> Iterator[Path]:
     """A new file or folder beside a path, locked until it is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.part")
@@ -65,6 +82,13 @@ def _beside(path: Path, *, folder: bool) -> Iterator[Path]:
         _remove(part)
         if held is not None:
             os.close(held)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that it is there whole or not at all, whenever this process is killed."""
+    with _beside(path, folder=True) as part:
+        part.rmdir()
+        path.rename(part)
 
 
 def _made(part: Path, *, folder: bool) -> int | None:

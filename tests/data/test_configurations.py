@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion import settings
 from apportion.data import packing
 from apportion.data.configurations import ConfigurationStore, graph_path
 from apportion.data.packing import OptionTable, pack, unpack
@@ -104,6 +105,18 @@ def test_evaluation_indices_are_kept_and_checked(tmp_path):
     assert kept.evaluation.tolist() == [4, 2]
     with pytest.raises(MalformedInput, match="evaluation indices reach 5, but it has 5 configurations"):
         pack([entry], tmp_path / "t", evaluation={"layout:xla:random": {"a": [5]}})
+    assert [path for path in (tmp_path / "t").rglob("*") if path.is_file()] == []
+
+
+def test_what_a_killed_process_left_beside_a_graph_that_is_packed_is_removed(tmp_path):
+    entry, out = written(tmp_path / "npz", layout(5)), tmp_path / "store"
+    pack([entry], out)
+    files = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    left = out / "layout-xla-random" / "valid" / ".a.safetensors.codes.1-1.part"
+    left.write_text("of a process that was killed after the graph was there")
+    settings._swept.clear()  # as in a new process
+    pack([entry], out)
+    assert sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file()) == files
 
 
 def test_packing_goes_on_where_it_was(tmp_path):

@@ -24,6 +24,7 @@ from apportion.errors import (
     UnknownName,
     UnreadableFile,
 )
+from apportion.jobs.holding import held
 from apportion.program.analysis import analyses, run
 from apportion.program.llvm import graph_of_ir
 from apportion.program.vocabulary import Vocabulary
@@ -465,12 +466,27 @@ def test_nothing_of_others_is_removed_for_the_subset_that_is_packed(store, tmp_p
     folder = tmp_path / "all.tar.store"
     folder.mkdir()
     (folder / "mine").write_text("x")
-    with pytest.raises(AlreadyWritten, match="is no store"):
+    with pytest.raises(AlreadyWritten, match="is no store that an archive left"):
         store.write_archive(tmp_path / "all.tar", limit_bytes=10**9)
     assert [path.name for path in folder.iterdir()] == ["mine"]
     (folder / "mine").unlink()
     for _ in range(2):  # the subset of an earlier time is replaced
         assert store.write_archive(tmp_path / "all.tar", limit_bytes=10**9).folder == folder
+    shutil.rmtree(folder)
+    shutil.copytree(store.folder, folder)  # a store, and not one that an archive left
+    with pytest.raises(AlreadyWritten, match="is no store that an archive left"):
+        store.write_archive(tmp_path / "all.tar", limit_bytes=10**9)
+    assert DataflowStore.open(folder).fingerprint == store.fingerprint
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(AlreadyWritten, match="folder is a folder: name a file for the archive"):
+        store.write_archive(tmp_path / "folder", limit_bytes=10**9)
+    with (
+        held(tmp_path / "other.tar"),
+        pytest.raises(AlreadyWritten, match=f"is being written by process {os.getpid()} "),
+    ):
+        store.write_archive(tmp_path / "other.tar", limit_bytes=10**9)
+    assert len(store.write_archive(tmp_path / "no-suffix", limit_bytes=10**9)) == len(store)
+    assert (tmp_path / "no-suffix").is_file()
 
 
 @pytest.mark.parametrize("there", ["a file of the user", "another store"])

@@ -66,3 +66,21 @@ def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnreadableFile, match="Cannot write to"), held(tmp_path / "file" / "folder"):
         pass
+
+
+def test_a_folder_with_files_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    said = (
+        f"^{re.escape(str(tmp_path))} holds files of something else, such as mine.txt. Name a folder that is"
+    )
+    with pytest.raises(AlreadyWritten, match=said), held(tmp_path, ("store.json", "work")):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    (tmp_path / "work").mkdir()  # that of an earlier run, with notes beside it
+    with held(tmp_path, ("store.json", "work")):
+        pass
+
+
+def test_a_folder_may_have_a_point_in_its_name(tmp_path: Path) -> None:
+    with held(tmp_path / "store.v2", ("store.json",)):
+        assert (tmp_path / "store.v2").is_dir()

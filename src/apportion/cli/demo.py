@@ -27,6 +27,7 @@ from apportion.cli.show import note, print_json, print_table
 from apportion.coexecution.compare import compare
 from apportion.coexecution.page import page
 from apportion.errors import VerificationFailed
+from apportion.jobs.holding import held
 from apportion.learn.relative.profile import Profile
 from apportion.measure.space import Space
 from apportion.program.compile import CompileOptions, ir_of, kernels_of
@@ -191,16 +192,16 @@ def demo(*, out: Path = Path("out/demo"), json: Annotated[bool, Parameter(negati
         out: The folder for what it makes.
         json: Print what each step found as one object.
     """
-    out.mkdir(parents=True, exist_ok=True)
     text = (files("apportion.program") / "kernels" / KERNEL).read_text("utf-8")
     state = Demo(out, Source(text, "opencl", KERNEL))
     report = []
-    for number, step in enumerate(STEPS, 1):
-        if not json:
-            note(f"{number}. {step.__doc__} …")
-        start = time.perf_counter()
-        found = step(state)
-        report.append({"step": step.__name__, "seconds": round(time.perf_counter() - start, 4), **found})
+    with held(out, ("kernel.ll",)):
+        for number, step in enumerate(STEPS, 1):
+            if not json:
+                note(f"{number}. {step.__doc__} …")
+            start = time.perf_counter()
+            found = step(state)
+            report.append({"step": step.__name__, "seconds": round(time.perf_counter() - start, 4), **found})
     if json:
         print_json({"steps": report})
         return

@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from apportion.cli.show import note, print_json, print_table, progress
+from apportion.jobs.holding import held
 from apportion.runtime.backend import open_backend
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.settings import replace_file
 from apportion.suite.coverage import Coverage, draw_coverage
-from apportion.suite.generator import Generated, Rejected, make_folder
+from apportion.suite.generator import Generated, Rejected
 from apportion.suite.generator import generate as kernels_of
 
 _FLAG = Parameter(negative="")
@@ -41,12 +42,14 @@ def generate(
         deadline: How many seconds verifying one kernel may take.
         json: Print one line of JSON for each kernel, and for each that was rejected, with the reason.
     """
-    make_folder(out)
     there = {path.stem for path in out.glob("g*.json") if path.with_suffix(".cl").exists()}
     made: list[Generated] = []
     vain = 0
     options = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
-    with open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend:
+    with (
+        held(out, ("g*.cl",)),
+        open_backend(drivers=options, limits=Limits(seconds=deadline)) as backend,
+    ):
         found = kernels_of(count, seed, backend, verified=there)
         for kernel in progress(found, label="Generating", total=count, quiet=json):
             if isinstance(kernel, Rejected):

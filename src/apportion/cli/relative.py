@@ -17,8 +17,10 @@ from apportion.advise.relative_answers import (
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.systems import kept_systems
 from apportion.cli.show import note, print_json, print_table
+from apportion.data.artifact import DESCRIPTION, WEIGHTS
 from apportion.data.counter_table import CounterTable
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs.holding import held
 from apportion.learn.relative.figures import distributions
 from apportion.learn.relative.performance import SLOWEST
 from apportion.learn.relative.profile import Profile
@@ -113,7 +115,8 @@ def train(
         from apportion.learn.relative.fitting_relative import fitted_of  # scikit-learn or torch
 
         model = fitted_of(model, learner)
-    model.save(out)
+    with held(out, (DESCRIPTION, WEIGHTS)):
+        model.save(out)
     reached = left_out_of(model)
     said = {
         "regret": round(reached.regret, 3), "regret_of_the_usual_fastest": round(reached.usual_regret, 3),

@@ -41,6 +41,7 @@ from apportion.data.published.tpugraphs import (
 from apportion.data.tensors import RawArray, map_tensors, write_tensors
 from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.jobs.holding import held
+from apportion.settings import scratch_file, sweep
 
 CHUNK_BYTES = 32 << 20
 "How much of a file is in memory at once, as floats."
@@ -67,7 +68,7 @@ def pack(
         UnreadableFile, MalformedInput: a file is not as published, or the store's description is damaged;
             what was packed before it stays packed.
     """
-    with held(out):
+    with held(out, ("store.json", "layout-*", "tile-*")):
         kept = {_key(entry): entry for entry in ConfigurationStore.open(out).entries} if is_store(out) else {}
         for file in files:
             path = graph_path(out, file.collection, file.side, file.name)
@@ -77,12 +78,14 @@ def pack(
                 "deduplicated": str(deduplicate),
                 "evaluation": _digest(chosen),
             }
+            sweep(path.parent)
             if not _packed(path, stamp):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if file.collection == "tile:xla":
                     _pack_tile(file, path, stamp, deduplicate)
                 else:
-                    _pack_layout(file, path, stamp, deduplicate, chosen)
+                    with scratch_file(path.with_name(f"{path.name}.codes")) as raw:
+                        _pack_layout(file, path, stamp, deduplicate, chosen, raw)
             stored = open_graph(out, file.collection, file.side, file.name)
             entry: dict[str, Any] = {"name": file.name, "collection": file.collection, "side": file.side}
             entry |= {"nodes": stored.graph.nodes, "configurations": stored.configurations}
@@ -175,9 +178,10 @@ class OptionTable:
 
 
 def _pack_layout(
-    file: PublishedFile, path: Path, stamp: dict[str, str], deduplicate: bool, chosen: Sequence[int] | None
-) -> None:
-    raw = path.with_name(path.name + ".codes")
+    file: PublishedFile, path: Path, stamp: dict[str, str], deduplicate: bool, chosen: Sequence[int] | None,
+    raw: Path,
+) -> None:  # fmt: skip
+    """Args: raw: where codes may be written meanwhile."""
     with NpzFile(file.path, LAYOUT_MEMBERS, SPLITS_MEMBER) as opened:
         try:
             graph, runtime, ids = (
@@ -207,7 +211,6 @@ def _pack_layout(
         codes = np.fromfile(raw, dtype).reshape(len(runtime), len(ids))
         arrays |= _without_duplicates(codes, runtime, arrays.get("evaluation"))
     write_tensors(path, arrays, stamp)
-    raw.unlink()
 
 
 def _pack_tile(file: PublishedFile, path: Path, stamp: dict[str, str], deduplicate: bool) -> None:

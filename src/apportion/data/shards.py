@@ -129,7 +129,7 @@ def held(out: Path) -> Iterator[Path]:
         UnreadableFile, AlreadyWritten: it cannot be written, or another build holds it.
     """
     work = out / "work"
-    with holding.held(out):
+    with holding.held(out, ("store.json", "work")):
         work.mkdir(exist_ok=True)
         yield work
 

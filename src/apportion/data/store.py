@@ -40,14 +40,16 @@ from apportion.data.columns import (
 )  # fmt: skip
 from apportion.errors import (
     AlreadyWritten,
+    ApportionError,
     InvalidSetting,
     LimitExceeded,
     MalformedInput,
     UnknownName,
     UnreadableFile,
 )
+from apportion.jobs.holding import held
 from apportion.program.vocabulary import Vocabulary
-from apportion.settings import whole_file, whole_folder
+from apportion.settings import remove_folder, whole_file, whole_folder
 
 __all__ = ["SPLITS", "DataflowStore", "LabelledRoot", "Split", "StoredGraph"]
 
@@ -306,6 +308,9 @@ class DataflowStore:
         Training and validation instances of more than `train_steps` steps stay behind, and test instances of
         more than `test_steps`, and those of other tasks than `tasks` if there is any. The subset is also left
         beside the archive as a folder, and returned.
+
+        Raises:
+            AlreadyWritten: another process writes it, or the subset's folder holds files of something else.
         """
         columns = self.columns
         test_side = columns["graph_split"][columns["instance_graph"]] == SPLITS.index("test")
@@ -321,19 +326,24 @@ class DataflowStore:
         if not len(order):
             raise InvalidSetting(f"No graph of {self.folder} has at most {max_nodes} nodes")
         folder, budget = path.with_name(path.name + ".store"), int(cost[-1])
-        while True:
-            chosen = order[: max(1, int(np.searchsorted(cost, budget, "right")))]
-            if folder.exists():
-                if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "store.json").is_file()):
-                    raise AlreadyWritten(f"{folder} is no store, and the subset would go there")
-                shutil.rmtree(folder, ignore_errors=True)
-            store = self.subset(folder, chosen, instances)
-            size = store._pack(path)
-            if size <= limit_bytes:
-                return store
-            if len(chosen) == 1:
-                raise InvalidSetting(f"{limit_bytes:,} bytes cannot hold even one graph of {self.folder}")
-            budget = int(budget * min(0.97, 0.985 * limit_bytes / size))
+        if path.is_dir():
+            raise AlreadyWritten(f"{path} is a folder: name a file for the archive")
+        with held(path if path.suffix else path.with_suffix(".archive")):  # else it is taken for a folder
+            while True:
+                chosen = order[: max(1, int(np.searchsorted(cost, budget, "right")))]
+                if folder.exists():
+                    if not _may_be_replaced(folder):
+                        raise AlreadyWritten(
+                            f"{folder} is no store that an archive left, and the subset would go there"
+                        )
+                    remove_folder(folder)
+                store = self.subset(folder, chosen, instances)
+                size = store._pack(path)
+                if size <= limit_bytes:
+                    return store
+                if len(chosen) == 1:
+                    raise InvalidSetting(f"{limit_bytes:,} bytes cannot hold even one graph of {self.folder}")
+                budget = int(budget * min(0.97, 0.985 * limit_bytes / size))
 
     @staticmethod
     def unpack(archive: Path, folder: Path) -> DataflowStore:
@@ -429,3 +439,13 @@ def _filters(name: str, size: int, itemsize: int) -> list[dict[str, int]]:
     if name in {*OFFSET_COLUMNS, "edge_source", "edge_target", "instance_graph"}:
         return [{"id": lzma.FILTER_DELTA, "dist": itemsize}, compressor]
     return [compressor]
+
+
+def _may_be_replaced(folder: Path) -> bool:
+    """Whether a folder is empty, or holds a subset of an earlier archive."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return folder.is_dir()
+    try:
+        return "subset_of" in DataflowStore.open(folder).description["settings"]
+    except ApportionError:
+        return False

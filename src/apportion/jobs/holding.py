@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,14 +24,20 @@ _TRIES = 100
 
 
 @contextmanager
-def held(out: Path) -> Iterator[None]:
+def held(out: Path, known_by: Sequence[str] = ()) -> Iterator[None]:
     """Hold an output file, or a folder, which is made: two writers would undo each other's work.
 
+    Args:
+        known_by: as `check_ours` has it, for a folder.
+
     Raises:
-        AlreadyWritten: another process holds it; the message says which, and for how long.
+        AlreadyWritten: another process holds it; the message says which, and for how long. Or the folder
+            holds what is not ours.
         UnreadableFile: nothing can be written there.
     """
-    folder = out.is_dir() or not out.suffix
+    if known_by:
+        check_ours(out, known_by)
+    folder = bool(known_by) or out.is_dir() or not out.suffix
     place = out / ".lock" if folder else out.with_name(f".{out.name}.lock")
     descriptor = _locked(out, place)
     try:
@@ -40,6 +46,25 @@ def held(out: Path) -> Iterator[None]:
         with suppress(OSError):
             place.unlink()  # before the lock is given back, so that it is ours
         os.close(descriptor)
+
+
+def check_ours(folder: Path, known_by: Sequence[str]) -> None:
+    """Refuse a folder with files of something else: results go into a new one, or into one of an earlier run.
+
+    Args:
+        known_by: patterns of paths in it; every folder of this kind has one of them from its first result on.
+
+    Raises:
+        AlreadyWritten: the folder holds something, and nothing of an earlier run.
+    """
+    if not folder.is_dir() or any(next(folder.glob(pattern), None) is not None for pattern in known_by):
+        return
+    others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if others:
+        raise AlreadyWritten(
+            f"{folder} holds files of something else, such as {others[0]}. Name a folder that is new, or "
+            "that an earlier run of the same kind wrote"
+        )
 
 
 def lock(descriptor: int, *, wait: bool = False) -> None:

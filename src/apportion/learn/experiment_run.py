@@ -53,7 +53,7 @@ def run(
         log.compare(described, resume=resume)
         log.say(f"{folder} is finished; nothing to do")
         return dict(json.loads(read_bytes(folder / RESULT)))
-    with held(folder):
+    with held(folder, (SETTINGS,)):
         return _train(experiment, store, described, log, resume=resume)
 
 

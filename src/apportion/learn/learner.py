@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Self, TextIO, TypeVar
 from apportion import __version__
 from apportion.data.artifact import read_bytes
 from apportion.errors import InvalidSetting
+from apportion.jobs.holding import held
 from apportion.learn import learners
 from apportion.learn.experiment import read_settings
 from apportion.learn.experiment_run import RESULT, SETTINGS
@@ -65,6 +66,7 @@ class Learner(ABC, Generic[S]):
 
         Raises:
             InvalidSetting: the folder holds a run already, or one of other settings.
+            AlreadyWritten: another process writes to it, or it holds files of something else.
         """
 
 
@@ -83,7 +85,6 @@ class TableLearner(Learner[S], Generic[S, D]):
         def say(text: str) -> None:
             print(f"{folder.name}: {text}", file=progress, flush=True)
 
-        started = time.monotonic()
         settings = json.loads(json.dumps(asdict(self.settings), default=str))  # type: ignore[call-overload]
         path = folder / SETTINGS
         if path.exists():
@@ -96,10 +97,17 @@ class TableLearner(Learner[S], Generic[S, D]):
             if (folder / RESULT).exists():
                 say("finished; nothing to do")
                 return dict(json.loads(read_bytes(folder / RESULT)))
+        started = time.monotonic()
         data, fingerprint = self.data(say)
-        folder.mkdir(parents=True, exist_ok=True)
+        with held(folder, (SETTINGS,)):
+            return self._train(folder, settings, data, fingerprint, say, started)
+
+    def _train(
+        self, folder: Path, settings: dict[str, Any], data: D, fingerprint: str, say: Callable[[str], None],
+        started: float,
+    ) -> dict[str, Any]:  # fmt: skip
         described = {"settings": settings, "data_fingerprint": fingerprint, "version": __version__}
-        replace_file(path, json.dumps(described, indent=1).encode())
+        replace_file(folder / SETTINGS, json.dumps(described, indent=1).encode())
         scores = self.fit(data, folder, say)
         result = {
             **scores,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.errors import ApportionError, InvalidSetting, UnreadableFile
+from apportion.errors import ApportionError, InvalidSetting
 from apportion.program.compile import ir_of
 from apportion.program.kernel.access import accesses_of
 from apportion.program.kernel.bounds import NDRange
@@ -186,15 +186,3 @@ def _shape(items: float, dimensions: int, draw: Draw) -> tuple[int, ...]:
     stretch = draw.one((1.0, 1.0, 2.0, 0.5)) if dimensions > 1 else 1.0
     wanted = [side * stretch, side / stretch, *([side] if dimensions == 3 else [])][:dimensions]
     return tuple(max(1, round(size / step)) * step for size, step in zip(wanted, whole, strict=True))
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for kernels.
-
-    Raises:
-        UnreadableFile: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnreadableFile(f"Cannot write to {folder}: {error.strerror}") from error

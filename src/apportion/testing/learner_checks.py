@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from apportion.data.artifact import DESCRIPTION, WEIGHTS, read_artifact
-from apportion.errors import InvalidSetting
+from apportion.data.artifact import WEIGHTS, read_artifact
+from apportion.errors import AlreadyWritten, InvalidSetting
+from apportion.jobs.holding import held
 from apportion.learn import learners, predictors
 from apportion.learn.base import open_predictor
 from apportion.learn.experiment_run import RESULT, SETTINGS
@@ -69,9 +70,17 @@ class LearnerChecks:
         again = learner.train(tmp_path / "run", resume=True, progress=io.StringIO())
         assert json.loads(json.dumps(again)) == json.loads(json.dumps(result))
         after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
-        assert {name: after[name] for name in (DESCRIPTION, WEIGHTS, RESULT)} == {
-            name: before[name] for name in (DESCRIPTION, WEIGHTS, RESULT)
-        }
+        assert after == before
+
+    def test_a_folder_that_is_not_its_own_is_left_alone(self, tmp_path: Path) -> None:
+        learner = self.made(tmp_path / "data")
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "notes.txt").write_text("mine")
+        with pytest.raises(AlreadyWritten, match=r"holds files of something else, such as notes\.txt"):
+            learner.train(tmp_path / "mine", progress=io.StringIO())
+        assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+        with held(tmp_path / "run"), pytest.raises(AlreadyWritten, match="is being written by process"):
+            learner.train(tmp_path / "run", progress=io.StringIO())
 
     def test_an_unknown_setting_is_refused_by_name(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidSetting, match="colour"):

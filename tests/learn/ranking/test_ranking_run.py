@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from apportion.data.configurations import ConfigurationStore
 from apportion.data.packing import pack, unpack
 from apportion.data.published import tpugraphs
 from apportion.data.published.tpugraphs import LayoutFile
-from apportion.errors import InvalidSetting, UnknownName
+from apportion.errors import AlreadyWritten, InvalidSetting, UnknownName
+from apportion.jobs.holding import held
 from apportion.learn import rankers
 from apportion.learn.model import Optimisation
 from apportion.learn.ranking.ranker import load_ranker
@@ -146,3 +148,22 @@ def test_impossible_experiments_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         replace(experiment(store), **changes)
+
+
+def test_a_finished_run_stays_as_it_is_when_it_is_resumed(store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = run_ranking(experiment(store), folder, progress=io.StringIO())
+    with (folder / "metrics.jsonl").open("a") as metrics:  # as the last steps after the last checkpoint are
+        metrics.write('{"step": 99, "loss": 1.0}\n')
+    there = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    again = run_ranking(experiment(store), folder, resume=True, progress=io.StringIO())
+    assert again == first
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == there
+
+
+def test_of_two_runs_in_one_folder_the_second_is_told_who_the_first_is(store: Path, tmp_path: Path) -> None:
+    with (
+        held(tmp_path / "run"),
+        pytest.raises(AlreadyWritten, match=f"is being written by process {os.getpid()} "),
+    ):
+        run_ranking(experiment(store), tmp_path / "run", progress=io.StringIO())

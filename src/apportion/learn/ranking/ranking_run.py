@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -16,9 +17,10 @@ from apportion.data.artifact import read_bytes
 from apportion.data.configurations import ConfigurationStore, ConfiguredGraph
 from apportion.data.published.tpugraphs import COLLECTIONS
 from apportion.errors import InvalidSetting, UnknownName
+from apportion.jobs.holding import held
 from apportion.jobs.processors import peak_memory_bytes
 from apportion.learn import rankers
-from apportion.learn.experiment_run import PAGE, RESULT, _device, _Log
+from apportion.learn.experiment_run import PAGE, RESULT, SETTINGS, _device, _Log
 from apportion.learn.model import Optimisation
 from apportion.learn.ranking.rank_predictor import trust_of
 from apportion.learn.ranking.ranker import evenly
@@ -83,10 +85,20 @@ def run_ranking(
     described = {"settings": settings, "data_fingerprint": store.fingerprint, "version": __version__}
     # It asks for the task's name and the optimisation, which both kinds of experiment have.
     log = _Log(folder, experiment, progress or sys.stderr)  # type: ignore[arg-type]
-    log.open(described, resume=resume)
     if (folder / RESULT).exists():
+        log.compare(described, resume=resume)
         log.say(f"{folder} is finished; nothing to do")
         return dict(json.loads(read_bytes(folder / RESULT)))
+    with held(folder, (SETTINGS,)):
+        log.open(described, resume=resume)
+        return _train(experiment, store, described, log)
+
+
+def _train(
+    experiment: RankingExperiment, store: ConfigurationStore, described: Mapping[str, Any], log: _Log
+) -> dict[str, Any]:
+    """Train from the start, or from where the run in the log's folder stood, and evaluate."""
+    folder = log.folder
     started = time.monotonic()
     training, validation, tested = sides(store, experiment)
     log.say(
