@@ -1,4 +1,4 @@
-"""The tables of the tensor-ranking page, in Markdown: the seed's in form, and our own collection's."""
+"""The tables of the tensor-ranking page, in Markdown: the paper's in form, and our own collection's."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class RankingNumbers:
 
 PUBLISHED = published("ranking", RankingNumbers)
 ATTENTION = "GNN + attention"
-"The model of the seed's Tables 4 and 5; the last variant where there is none of this name."
+"The model of the paper's Tables 4 and 5; the last variant where there is none of this name."
 HEADINGS = {
     "tile_score": "tile score, top 5", "slowdown@1": "slowdown of the first", "opa": "OPA", "tau_b": "tau-b",
     "speedup": "speed-up over the default",
 }  # fmt: skip
 
 
-def seed_tables(plan: Reproduction, parts: Sequence[Part], cells: Sequence[Cell]) -> str:
-    """The seed's Tables 3 to 5 in form."""
+def published_tables(plan: Reproduction, parts: Sequence[Part], cells: Sequence[Cell]) -> str:
+    """The paper's Tables 3 to 5 in form."""
     return "\n\n".join([_table3(plan, cells), _table4(plan, parts, cells), _table5(plan, cells)])
 
 

@@ -1,4 +1,4 @@
-"""`python -m reproduction tensor-ranking`: the seed's tables, AlexNet tuned, rankers on our collections."""
+"""`python -m reproduction tensor-ranking`: the paper's tables, AlexNet tuned, rankers on our collections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from reproduction.ranking.collection import (
 )
 from reproduction.ranking.collection_page import recorded_table
 from reproduction.ranking.kept import KeptRankings
-from reproduction.ranking.page import collection_table, prepare, put, seed_tables, steps_table
+from reproduction.ranking.page import collection_table, prepare, published_tables, put, steps_table
 from reproduction.ranking.tables import (
     LAYOUT_SAMPLES,
     Part,
@@ -78,7 +78,7 @@ def tensor_ranking(
             "--collection, a folder of `reproduction collect measure`, or --steps, a benchmark's report"
         )
     wanted = {
-        "tables of the seed": data is not None,
+        "tables of the paper": data is not None,
         "measure a few": data is not None and (data / LAYOUT_SAMPLES[0]).exists(),
         "broadcast on a GPU": steps is not None,
         "our own collection": bool(collection),
@@ -91,7 +91,7 @@ def tensor_ranking(
         plan = load(Reproduction, settings)
         parts = _parts(data, results.with_suffix(""), plan.evaluated)
         cells = run(plan, parts, results, report=note)
-        put(out, "tables of the seed", seed_tables(plan, parts, cells))
+        put(out, "tables of the paper", published_tables(plan, parts, cells))
         if (alexnet := data / LAYOUT_SAMPLES[0]).exists():
             note(f"Tuning {alexnet.name}, {TUNING_SEEDS} seeds")
             put(out, "measure a few", recorded_table(alexnet, tuple(AIMS), AIMS, TUNING_SEEDS))
@@ -102,7 +102,7 @@ def tensor_ranking(
                     {**vars(cell), "seeds": len(cell.seeds), "pairs": cell.pairs, "measures": measures}
                 )
         else:
-            print(seed_tables(plan, parts, cells))
+            print(published_tables(plan, parts, cells))
     if steps is not None:
         put(out, "broadcast on a GPU", steps_table(loads(steps.read_text())))
     if collection:

@@ -33,7 +33,7 @@ class Journal:
         self.path, self.sync = path, sync
         self._held: IO[bytes] | None = None
         self._seen = self._lines = 0
-        "Bytes and lines that turns have read."
+        "Bytes and lines that were read."
 
     def entries(self) -> list[Entry]:
         """Every whole entry, in the order in which they were added.

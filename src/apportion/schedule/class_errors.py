@@ -14,7 +14,7 @@ UNKNOWN_SIGMA = 1.0
 LEAST_TRUST, MOST_TRUST = 0.05, 0.95
 "Bounds of the trust before jobs have run: neither is predictions' use ever ruled out, nor that they are off."
 SWEEPS = 30
-"Turns in which the usual ratio of systems and the level of each class are fitted to each other."
+"Sweeps in which the usual ratio of systems and the level of each class are fitted to each other."
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from reproduction.__main__ import main as reproduce
 
 PAGE = "".join(
     f"<!-- {name} -->\n<!-- end of {name} -->\n"
-    for name in ("tables of the seed", "measure a few", "broadcast on a GPU", "our own collection")
+    for name in ("tables of the paper", "measure a few", "broadcast on a GPU", "our own collection")
 )
 TABLES = """
 batches = [2]

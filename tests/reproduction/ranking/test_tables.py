@@ -1,4 +1,4 @@
-"""The seed's tables in form: parts, cells, averages, and the page they go into."""
+"""The paper's tables in form: parts, cells, averages, and the page they go into."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apportion.errors import InvalidSetting, MalformedInput, UnreadableFile
 from apportion.learn.ranking.rankings import RankedGraph
 from apportion.settings import load
 from apportion.testing.ranker_checks import layout_graph, tile_graph
-from reproduction.ranking.page import collection_table, put, seed_tables
+from reproduction.ranking.page import collection_table, published_tables, put
 from reproduction.ranking.tables import (
     LAYOUT_SAMPLES,
     Cell,
@@ -57,7 +57,7 @@ def test_every_cell_is_made_once_and_kept(tmp_path: Path) -> None:
     assert all(len(cell.seeds) == 2 and cell.pairs > 0 for cell in cells)
     assert run(plan(), parts(), tmp_path / "cells.jsonl", report=said.append) == cells
     assert len(said) == 2 * len(cells)
-    tables = seed_tables(plan(), parts(), cells)
+    tables = published_tables(plan(), parts(), cells)
     assert "| GNN | " in tables
     assert "**Table 4 in form**: OPA of GNN + attention, 2 epochs" in tables
     assert "| layout:xla:random | 1 | " in tables

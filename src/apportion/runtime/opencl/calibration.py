@@ -63,7 +63,7 @@ def calibrate(queue: Queue, until: float = float("inf")) -> Calibration:
     stream = _fastest(lambda: _wait(queue, "stream", count, *buffers))
     empty = _fastest(lambda: _wait(queue, "empty", _GROUP, buffers[0]), 20)
     many = _GROUP * queue.info.compute_units * (64 if queue.info.kind == "gpu" else 4)
-    multiply = _seconds_each(partial(_turn, queue, "multiply", many, (buffers[0],)))
+    multiply = _seconds_each(partial(_run_trips, queue, "multiply", many, (buffers[0],)))
     arithmetic = many * _MULTIPLY_ADDS / multiply
     measured, left_out = _within(until, _tables(queue, many, buffers))
     worth = {name: arithmetic * seconds for (table, name), seconds in measured.items() if table == "worth"}
@@ -89,14 +89,14 @@ def exercise(queue: Queue, seconds: float) -> None:
     """Keep every processor of the device busy for about this long, once what it runs is compiled."""
     items = _GROUP * queue.info.compute_units
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * items)
-    turns = 64
-    todo = partial(_turn, queue, "multiply", items, (buffer,))
+    trips = 64
+    todo = partial(_run_trips, queue, "multiply", items, (buffer,))
     todo(1)
     while True:
-        taken = _seconds(partial(todo, turns))
-        if taken >= seconds or turns == _MOST:
+        taken = _seconds(partial(todo, trips))
+        if taken >= seconds or trips == _MOST:
             return
-        turns = min(_MOST, turns * max(2, int(seconds / taken)))
+        trips = min(_MOST, trips * max(2, int(seconds / taken)))
 
 
 _Place = tuple[str, str]
@@ -113,7 +113,7 @@ def _tables(queue: Queue, many: int, buffers: list[cl.Buffer]) -> Iterator[tuple
     ]
 
     def turn(kernel: str, items: int, *arguments: Any, parts: int) -> Callable[[], float]:
-        return lambda: _seconds_each(partial(_turn, queue, kernel, items, arguments)) / parts
+        return lambda: _seconds_each(partial(_run_trips, queue, kernel, items, arguments)) / parts
 
     for number, name, each in operations:
         yield ("worth", name), turn("operations", many, *buffers, _integer(number), parts=many * each)
@@ -152,9 +152,9 @@ def _hand_over(queue: Queue, buffers: list[cl.Buffer], groups: int) -> None:
     _wait(queue, "hand_over", _GROUP * groups, buffers[1])
 
 
-def _turn(queue: Queue, kernel: str, items: int, arguments: tuple[Any, ...], turns: int) -> None:
+def _run_trips(queue: Queue, kernel: str, items: int, arguments: tuple[Any, ...], trips: int) -> None:
     """Run a kernel whose last argument is the trip count of its loop."""
-    _wait(queue, kernel, items, *arguments, _integer(turns))
+    _wait(queue, kernel, items, *arguments, _integer(trips))
 
 
 def _integer(value: int) -> bytes:
@@ -198,18 +198,18 @@ def _seconds_each(action: Callable[[int], object], amount: int = 1) -> float:
 
 _SOURCE = f"""
 kernel void stream(global const float *a, global float *b) {{ b[get_global_id(0)] = a[get_global_id(0)]; }}
-kernel void multiply(global float *a, int turns) {{
+kernel void multiply(global float *a, int trips) {{
     // Never 0: what comes near to that is slow on some processors.
     float x = (get_global_id(0) + 1) * 1e-6f, y = 1.0f, z = 2.0f, u = 3.0f, v = 4.0f;
-    for (int i = 0; i < turns; i++) {{
+    for (int i = 0; i < trips; i++) {{
         y = y * 0.9999f + x; z = z * 0.9998f + x; u = u * 0.9997f + x; v = v * 0.9996f + x;
     }}
     a[get_global_id(0)] = y + z + u + v;
 }}
-kernel void barriers(global float *a, local float *shared, int turns) {{
+kernel void barriers(global float *a, local float *shared, int trips) {{
     int place = get_local_id(0);
     float x = a[get_global_id(0)];
-    for (int i = 0; i < turns; i++) {{
+    for (int i = 0; i < trips; i++) {{
         shared[place] = x;
         barrier(CLK_LOCAL_MEM_FENCE);
         x = x * 0.5f + shared[(place + 1) & {_GROUP - 1}];
@@ -238,44 +238,44 @@ _OPERATIONS_SOURCE = f"""
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
-kernel void operations(global float *a, global int *counters, int operation, int turns) {{
+kernel void operations(global float *a, global int *counters, int operation, int trips) {{
     int id = get_global_id(0);
     float x = (id & 1023) * 1e-3f + 0.5f, y = x + 0.25f, z = x + 0.5f;
     uint i = id, j = id * 7 + 3;
     switch (operation) {{
-    case 0: for (int t = 0; t < turns; t++) {{
+    case 0: for (int t = 0; t < trips; t++) {{
         x = 1.3f / (x + 0.7f); i = 1000003 / ((i & 1023) + 3);
     }} break;
-    case 1: for (int t = 0; t < turns; t++) {{ x = sqrt(x + 0.5f); y = rsqrt(y + 0.5f); }} break;
-    case 2: for (int t = 0; t < turns; t++) {{ x = exp(-x); y = log(y + 1.5f); }} break;
-    case 3: for (int t = 0; t < turns; t++) {{ x = sin(x + 0.5f); y = cos(y); }} break;
-    case 4: for (int t = 0; t < turns; t++) {{
+    case 1: for (int t = 0; t < trips; t++) {{ x = sqrt(x + 0.5f); y = rsqrt(y + 0.5f); }} break;
+    case 2: for (int t = 0; t < trips; t++) {{ x = exp(-x); y = log(y + 1.5f); }} break;
+    case 3: for (int t = 0; t < trips; t++) {{ x = sin(x + 0.5f); y = cos(y); }} break;
+    case 4: for (int t = 0; t < trips; t++) {{
         i = ((i << 3) ^ (i >> 2)) + j; j = ((j << 5) ^ (j >> 3)) + 11;
     }} break;
-    case 5: for (int t = 0; t < turns; t++) {{
+    case 5: for (int t = 0; t < trips; t++) {{
         atomic_add(&counters[(uint)(id * 40503 + t * 7) & {_COUNTERS - 1}], 1);
     }} break;
 #ifdef cl_khr_fp64
     case 6: {{
         double p = x, q = y, r = z, s = 1.0;
-        for (int t = 0; t < turns; t++) {{
+        for (int t = 0; t < trips; t++) {{
             p = p * 0.9999 + x; q = q * 0.9998 + x; r = r * 0.9997 + x; s = s * 0.9996 + x;
         }}
         x = p + q + r + s;
     }} break;
     case 7: {{
         double p = x, q = y;
-        for (int t = 0; t < turns; t++) {{ p = sin(p + 0.5); q = exp(-q); }}
+        for (int t = 0; t < trips; t++) {{ p = sin(p + 0.5); q = exp(-q); }}
         x = p + q;
     }} break;
 #endif
     case 8: {{
         // Values that would do with 32 bits, as indices mostly are: compilers make use of that.
         ulong k = id, many = 16777213 + (ulong)operation;
-        for (int t = 0; t < turns; t++) k = (k * 131 + 987654321) % many;
+        for (int t = 0; t < trips; t++) k = (k * 131 + 987654321) % many;
         i = (uint)k;
     }} break;
-    case 9: for (int t = 0; t < turns; t++) {{
+    case 9: for (int t = 0; t < trips; t++) {{
         i = min(i + 7, j); j = max(j ^ i, 5u); x = fmin(x + 0.5f, y); y = fmax(y * 0.5f, z);
     }} break;
     }}
