@@ -119,6 +119,17 @@ def test_a_machine_whose_time_others_got_is_told_of(
     assert "got 20% of the processors' time" in said
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.cl").write_text("kernel void k(global float *a) { a[get_global_id(0)] = 1; }")
+    with pytest.raises(SystemExit) as left:
+        main(["measure", str(tmp_path / "k.cl"), "--out", str(tmp_path), "--sizes", "256"])
+    assert left.value.code == 1
+    assert f"{tmp_path} holds files of something else, such as k.cl" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["k.cl"]
+
+
 def test_nothing_to_measure_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["measure", str(tmp_path), "--out", str(tmp_path / "out")])

@@ -13,7 +13,16 @@ from cyclopts import Parameter
 from apportion.cli.building import USUAL, Building
 from apportion.cli.show import note, print_json, progress
 from apportion.errors import InvalidSetting
-from apportion.measure.campaign import TABLE, Campaign, kernel_files, run_campaign, workloads_of
+from apportion.jobs.holding import check_ours
+from apportion.measure.campaign import (
+    JOURNAL,
+    LAUNCHES,
+    TABLE,
+    Campaign,
+    kernel_files,
+    run_campaign,
+    workloads_of,
+)
 from apportion.runtime.base import Limits
 from apportion.runtime.drivers import DriverOptions
 from apportion.runtime.observe import processor_time
@@ -83,6 +92,7 @@ def measure(
         passes=passes,
         trust_source=trust_source,
     )
+    check_ours(out, (JOURNAL, LAUNCHES, TABLE))
     workloads = list(workloads_of(files, campaign, partial(building.source, language="opencl")))
     total = sum(len(each.cases) for each in workloads if isinstance(each, Workload))
     points = failures = 0

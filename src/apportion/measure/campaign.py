@@ -151,7 +151,7 @@ def run_campaign(
     Raises:
         UnreadableFile, AlreadyWritten: the folder cannot be written to, or another run writes to it.
     """
-    with held(folder, (JOURNAL, LAUNCHES, TABLE)):
+    with held(folder):
         # An entry that the system has outlives this process; waiting for the disk would disturb timings.
         journal = Journal(folder / JOURNAL, sync=False)
         done: Counter[str] = Counter()
