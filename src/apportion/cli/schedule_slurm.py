@@ -22,6 +22,7 @@ from apportion.schedule.slurm.conf_folder import install as install_steps
 from apportion.schedule.slurm.conf_folder import undo as undo_steps
 from apportion.schedule.slurm.daemon import DaemonSettings, PlacementDaemon
 from apportion.schedule.slurm.estimates import estimates_of, read_class_predictions
+from apportion.schedule.slurm.narrowed import read_narrowed, widen
 from apportion.schedule.slurm.placement import plan, read_placement
 
 slurm = App(name="slurm", help="Place Slurm jobs by what their class takes in each partition.")
@@ -54,12 +55,17 @@ def install(*, conf: Path, max_age: int = 300, dry_run: Flag = False) -> None:
 def undo(*, conf: Path, dry_run: Flag = False) -> None:
     """Take away what `install` wrote, and put back the script that was there before.
 
+    Waiting jobs that were moved to one partition may start in all partitions of their list again.
+
     Args:
         conf: The folder of slurm.conf.
         dry_run: Print what would be done, and do nothing.
     """
     steps = plan_of_undo(conf)
+    folder = conf.resolve() / FOLDER
     if not dry_run:
+        if read_narrowed(folder):
+            widen(SlurmCommands(conf), folder)
         undo_steps(conf, steps)
     _show(steps, dry_run)
 
@@ -87,7 +93,7 @@ def daemon(
         set_limits: Give jobs without a time limit one: the 0.98-quantile of their time in the slowest
             partition that they may go to.
         no_moves: Leave waiting jobs where they are.
-        once: Look at the queue once, and end.
+        once: Look at the queue once, and end. What it moved stays where it is until the next look, or undo.
         dry_run: Change neither files nor jobs. With --once, print what would be done.
         json: With --once, print JSON.
     """

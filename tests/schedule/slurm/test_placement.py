@@ -16,6 +16,7 @@ from apportion.schedule.readers.sacct import FinishedJob
 from apportion.schedule.slurm.cluster import MARK, SlurmJob, SlurmPartition, append_history, read_history
 from apportion.schedule.slurm.conf_folder import install, plan_of_install, plan_of_undo
 from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of, read_class_predictions
+from apportion.schedule.slurm.narrowed import read_narrowed, write_narrowed
 from apportion.schedule.slurm.placement import Placement, plan, read_placement, write_placements
 
 QUARTZ = SlurmPartition("quartz", 2, 2, 60, up=True, default=True)
@@ -117,6 +118,7 @@ def test_history_keeps_each_job_once_and_passes_over_a_line_cut_off(tmp_path):
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
+from apportion.schedule.slurm.narrowed import read_narrowed, write_narrowed
 from apportion.schedule.slurm.placement import Placement, write_placements
 
 folder = Path(sys.argv[1])
@@ -182,3 +184,14 @@ def test_installing_needs_slurm_conf_and_undo_refuses_a_script_that_somebody_cha
     script.write_text(script.read_text() + "-- ours\n")
     with pytest.raises(InvalidSetting, match="was changed since it was installed"):
         plan_of_undo(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"1": 2}', '{"one": ["quartz"]}', "null", "\xff"])
+def test_lists_of_narrowed_jobs_survive_being_written_and_a_broken_file_is_none(tmp_path, text):
+    assert read_narrowed(tmp_path) == {}
+    write_narrowed(tmp_path, {7: ("lassen", "quartz"), 9: ("ruby", "quartz")})
+    assert read_narrowed(tmp_path) == {7: ("lassen", "quartz"), 9: ("ruby", "quartz")}
+    write_narrowed(tmp_path, {})
+    assert read_narrowed(tmp_path) == {}
+    (tmp_path / "narrowed.json").write_text(text, encoding="latin-1")
+    assert read_narrowed(tmp_path) == {}

@@ -14,6 +14,7 @@ import pytest
 
 from apportion.cli import main
 from apportion.errors import JobError
+from apportion.schedule.slurm.narrowed import read_narrowed
 from tests.slurm_cluster import SlurmCluster, unpacked_slurm
 
 pytestmark = pytest.mark.xdist_group("slurm")
@@ -232,6 +233,43 @@ def test_sixty_jobs_end_sooner_with_placements_even_when_the_controller_is_resta
     assert not alive.exists()  # nobody is placed by it from now on
     assert placed < 0.7 * plain
     assert placed_mean < 0.7 * plain_mean
+
+
+def test_when_the_daemon_is_killed_waiting_jobs_may_start_in_all_of_their_partitions_again(
+    cluster, tmp_path, command
+):
+    command("install")
+    (tmp_path / "job.sh").write_text("#!/bin/bash\nsleep 2\n")
+    words = [sys.executable, "-c", "from apportion.cli import main; main()", "schedule", "slurm", "daemon"]
+    words += ["--conf", str(cluster.configuration), "--interval", "0.5"]
+    running = subprocess.Popen([*words, "--predictions", str(tmp_path / "predictions.csv")], env=cluster.environment,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    ours = cluster.configuration / "apportion"
+    states = ("squeue", "--json", "--states=all")
+
+    def waiting(seconds, found):
+        until = time.monotonic() + seconds
+        while not found() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert found()
+
+    try:
+        waiting(30, (ours / "alive").exists)
+        # More than all partitions take at once: the rest waits, each for the partition where it would end first.
+        jobs = [submit(cluster, tmp_path, "laghos", "--hold") for number in range(24)]
+        cluster.run("scontrol", "release", ",".join(map(str, jobs)))
+        waiting(30, lambda: read_narrowed(ours))
+    finally:
+        running.kill()
+        running.wait(20)
+    waiting(30, lambda: not (ours / "narrowed.json").exists() and not (ours / "alive").exists())
+    found = {job["job_id"]: job for job in json.loads(cluster.run(*states))["jobs"]}
+    assert set(found) >= set(jobs)
+    left = [found[job]["partition"].split(",") for job in jobs if found[job]["job_state"] == "PENDING"]
+    assert all("quartz" in names for names in left)
+    cluster.wait_until_idle(120)
+    found = {job["job_id"]: job for job in json.loads(cluster.run(*states))["jobs"]}
+    assert {found[job]["job_state"] for job in jobs} == {"COMPLETED"}
 
 
 def test_installing_keeps_an_earlier_script_which_decides_first_and_undo_restores_it(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -14,12 +15,14 @@ from apportion.errors import InvalidSetting, JobError
 from apportion.schedule.readers.sacct import FinishedJob
 from apportion.schedule.slurm.cluster import (
     SlurmCommands,
+    SlurmJob,
     append_history,
     ended_jobs,
     read_history,
 )
 from apportion.schedule.slurm.conf_folder import FOLDER
 from apportion.schedule.slurm.estimates import ClassPrediction, estimates_of
+from apportion.schedule.slurm.narrowed import read_narrowed, widened_at_the_end, write_narrowed
 from apportion.schedule.slurm.placement import QueuePlan, plan, write_placements
 
 LOOK_BACK = 30 * 86400.0
@@ -98,30 +101,40 @@ class PlacementDaemon:
         if self.settings.dry_run:
             return found
         write_placements(self.settings.folder, found.placements)
-        for number, where in found.moves if self.settings.moves else ():
+        if self.settings.moves:
+            self._move(found, jobs)
+        return found
+
+    def _move(self, found: QueuePlan, jobs: Sequence[SlurmJob]) -> None:
+        waiting = {job.number: job.partitions for job in jobs if job.state == "PENDING"}
+        lists = {number: names for number, names in read_narrowed(self.settings.folder).items()
+                 if number in waiting}  # fmt: skip
+        for number, where in found.moves:
+            if len(waiting[number]) > len(where):
+                lists[number] = waiting[number]
+        write_narrowed(self.settings.folder, lists)
+        for number, where in found.moves:
             try:
                 self.commands.move(number, where)
                 self.report(f"job {number}: moved to {','.join(where)}")
             except JobError as error:  # it has started meanwhile, or is gone
                 self.report(f"job {number}: not moved: {error}")
-        return found
 
     def run(self) -> None:
         """Look again and again, until SIGTERM or SIGINT. While Slurm gives no answer nothing changes;
-        placements grow old, and jobs then go where they would without them."""
+        placements grow old, and jobs then go where they would without them. When the daemon ends, also by
+        SIGKILL, waiting jobs may start in all partitions of their lists again."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
-        while not self._ending:
-            began = time.monotonic()
-            try:
-                self.look()
-            except JobError as error:
-                self.report(f"Slurm gives no answer: {error}")
-            while not self._ending and time.monotonic() - began < self.settings.interval:
-                time.sleep(min(0.1, self.settings.interval))
-        # Whoever is handed in from now on is placed by nobody's old opinion.
-        if not self.settings.dry_run:
-            (self.settings.folder / "alive").unlink(missing_ok=True)
+        with nullcontext() if self.settings.dry_run else widened_at_the_end(self.settings.conf):
+            while not self._ending:
+                began = time.monotonic()
+                try:
+                    self.look()
+                except JobError as error:
+                    self.report(f"Slurm gives no answer: {error}")
+                while not self._ending and time.monotonic() - began < self.settings.interval:
+                    time.sleep(min(0.1, self.settings.interval))
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -144,7 +144,7 @@ def _placement(
     limits: bool,
 ) -> Placement | None:
     """The partition where the class ends first, then those no slower than the default one, which is always
-    there: a job starts no later than without us, wherever the daemon is when the queue changes."""
+    there: a job with that list starts no later than without us."""
     ends = _ends(1, known, free)
     if not ends or (default is not None and default not in known):
         return None
