@@ -60,6 +60,11 @@ def test_a_kernel_is_tuned_and_wrong_configurations_are_left_out(where, tmp_path
     failures = {one["failure"] for one in said["measured"] if one["configuration"]["WORK"] == 9}
     assert all(failure.startswith("WrongResult: y: element") for failure in failures)
     assert 0 < said["value"] < 1
+    found = said["best"]
+    assert said["how_to"].startswith(
+        f"To run it: apportion run {tmp_path / 'scale.cl'} -n {16384 // found['ITEMS']}"
+    )
+    assert f" -l {found['LX']} -D ITEMS={found['ITEMS']} " in said["how_to"]
     assert said["objective"] == "seconds"
     described = json.loads((tmp_path / "t1.json").read_text())
     assert described["KernelSpecification"]["GlobalSize"] == {"X": "16384 // ITEMS"}

@@ -302,6 +302,7 @@ def test_a_command_is_tuned(tmp_path, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["best"] == {"x": 6, "mode": "a"}
     assert said["value"] == 1
+    assert said["how_to"] == f"To run it: {sys.executable} {program} 6 a"
     assert {one["failure"] for one in said["measured"] if one["failure"]} <= {
         "CommandFailed: exit status 1: no such mode"
     }

@@ -57,7 +57,8 @@ def tunable_command(
     if unused := sorted(set(space.values) - named):
         raise InvalidSetting(f"The command does not use the parameter {unused[0]!r}: write {{{unused[0]}}}")
 
-    return Tunable(_Run(tuple(words), objective, timeout), space, default=default, objective=objective)
+    run = _Run(tuple(words), objective, timeout)
+    return Tunable(run, space, default=default, objective=objective, how_to=run.how_to)
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,17 @@ class _Run:
     def __name__(self) -> str:
         return Path(self.words[0]).name
 
-    def __call__(self, **one: Any) -> float | None:
+    def how_to(self, one: Configuration) -> str:
+        """The command of a configuration."""
+        return f"To run it: {shlex.join(self._filled(one))}"
+
+    def _filled(self, one: Configuration) -> list[str]:
         said = {name: "" if value is None else value for name, value in one.items()}
+        return [word.format(**said) for word in self.words]
+
+    def __call__(self, **one: Any) -> float | None:
         done = subprocess.run(
-            [word.format(**said) for word in self.words], stdin=subprocess.DEVNULL, capture_output=True,
+            self._filled(one), stdin=subprocess.DEVNULL, capture_output=True,
             text=True, check=False, timeout=self.timeout, errors="replace",
         )  # fmt: skip
         if done.returncode:

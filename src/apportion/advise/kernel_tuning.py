@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,7 +66,7 @@ def tunable_kernel(
         raise NoDevice("There is no OpenCL device to tune for; `apportion doctor` says what is missing")
     chosen = known[0] if device is None else device
     run = TunedKernel(source, kernel, chosen, global_size, local_size, tuple(arguments), seed, default)
-    return Tunable(run, space, default=default)
+    return Tunable(run, space, default=default, how_to=run.how_to)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,18 @@ class TunedKernel:
     @property
     def __name__(self) -> str:
         return self.kernel or self.source.stem
+
+    def how_to(self, one: Configuration) -> str:
+        """The command that runs a configuration."""
+        words = ["apportion", "run", str(self.source), *(("--kernel", self.kernel) if self.kernel else ())]
+        words += ["-n", "x".join(map(str, _sizes(self.global_size, one)))]
+        if self.local_size is not None:
+            words += ["-l", "x".join(map(str, _sizes(self.local_size, one)))]
+        for name, value in one.items():
+            words += [] if value is None else ["-D", f"{name}={_macro(value)}"]
+        for argument in self.arguments:
+            words += ["--arg", argument]
+        return f"To run it: {shlex.join(words)}"
 
     @property
     def as_t1(self) -> dict[str, Any]:

@@ -77,8 +77,8 @@ class Tunable:
     "`seconds`, or `returned`: the function returns the number to be made small, or a dict that has it."
     in_words: Callable[[Configuration], Mapping[str, str]] | None = None
     "What a configuration means, for people."
-    how_to: str = ""
-    "How what was found is put to use."
+    how_to: str | Callable[[Configuration], str] = ""
+    "How what was found is put to use: in words, or what makes them of a configuration."
     graph: GraphOf | None = None
     """The program with some of its configurations, as rankers see it: a `program_ranking.TiledKernel`, for
     one. Where a shipped ranker is familiar with it, the search starts from the predicted order."""
@@ -142,6 +142,12 @@ class Tuning:
         if self.tunable is not None and self.tunable.in_words is not None:
             return self.tunable.in_words(one)
         return {name: str(value) for name, value in one.items()}
+
+    @property
+    def how_to(self) -> str:
+        """How the best is put to use; empty where the tunable does not say."""
+        said = "" if self.tunable is None else self.tunable.how_to
+        return said(self.best) if callable(said) else said
 
     @property
     def table(self) -> TuningTable:
@@ -373,7 +379,9 @@ def bench_of(tunable: Tunable | str, settings: BenchSettings) -> Bench:
 def _travelling(tunable: Tunable) -> Tunable | str:
     """What a worker needs of it: its place, or itself without the conditions of its space, often lambdas."""
     parameters = tunable.configurations.values
-    return tunable.place or replace(tunable, space=parameters, default=None, in_words=None, graph=None)
+    return tunable.place or replace(
+        tunable, space=parameters, default=None, in_words=None, how_to="", graph=None
+    )
 
 
 def _first(study: Study, bench: Bench | TuningWorkers, default: Configuration) -> TriedConfiguration:

@@ -316,6 +316,7 @@ def _print(tuning: Tuning, json: bool) -> None:
         gain = tuning.gain
         print_json({
             "best": dict(tuning.best), "in_words": dict(tuning.in_words(tuning.best)),
+            "how_to": tuning.how_to,
             "value": tuning.fastest.median, "objective": tuning.objective,
             "speedup": None if gain is None else gain.value,
             "speedup_interval": None if gain is None else [gain.low, gain.high],
@@ -362,8 +363,8 @@ def _print(tuning: Tuning, json: bool) -> None:
         note("Nothing that was measured is faster than the default.")
     elif tuning.default is not None and not tuning.default.failure:
         note(f"The default has {tuning.default.median:.4g}, the best {tuning.fastest.median:.4g}.")
-    if tuning.tunable is not None and tuning.tunable.how_to:
-        note(tuning.tunable.how_to)
+    if tuning.how_to:
+        note(tuning.how_to)
 
 
 def _tune_recorded(
