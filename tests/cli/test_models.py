@@ -50,7 +50,25 @@ def test_models_are_listed_by_question(capsys: pytest.CaptureFixture[str]) -> No
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["name"], line["default"], line["licence"]) == ("xeon-h200", True, "Apache-2.0")
     assert run("models", "list") == 0
-    assert "dataflow-liveness" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "dataflow-liveness" in said
+    assert "shares: Which part of a kernel's work should the CPU take?" in said
+    assert "question" not in said
+
+
+def test_the_names_of_models_stay_whole_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run("models", "list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert {one.name for one in weights.manifest().models} <= {
+        word for line in lines for word in line.split()
+    }
+
+
+def test_a_question_that_there_is_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models", "list", "--question", "energy") == 1
     assert "No question called 'energy'" in capsys.readouterr().err
 

@@ -32,16 +32,18 @@ def list_models(*, question: str | None = None, json: _Json = False) -> None:
         raise UnknownName("question", question, QUESTIONS)
     manifest = weights.manifest()
     chosen = set(manifest.defaults.values())
-    rows = []
-    for one in manifest.models:
-        if question not in (None, one.question):
-            continue
+    for asked, sentence in QUESTIONS.items():
+        found = [one for one in manifest.models if one.question == asked and question in (None, asked)]
         if json:
-            print_json({**vars(one), "default": one.name in chosen})
-        star = "*" if one.name in chosen else ""
-        rows.append((one.name, star, one.question, one.about, size_in_words(one.size), one.score))
-    if not json:
-        print_table(("model", "", "question", "of", "size", "score"), rows, right=("size",))
+            for one in found:
+                print_json({**vars(one), "default": one.name in chosen})
+        elif found:
+            rows = [
+                (one.name, "*" if one.name in chosen else "", one.about, size_in_words(one.size), one.score)
+                for one in found
+            ]
+            title = f"{asked}: {sentence}"
+            print_table(("model", "", "of", "size", "score"), rows, title=title, right=("size",))
 
 
 @models.command

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _PIPED_WIDTH = 100
 "Columns of a table that is not printed on a terminal: long cells wrap. Programs read `--json`."
 
-_WHOLE_WORD = 24
+_WHOLE_WORD = 26
 "Letters of the longest word that stays whole where a cell wraps, if there is room."
 
 
