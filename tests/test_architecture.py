@@ -172,6 +172,41 @@ def test_no_class_name_is_given_twice():
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
+LARGE_CLASSES = {"Session", "Worker"}
+"Classes of more than thirty methods. Only to be made shorter."
+
+
+def test_no_class_has_more_than_thirty_methods_but_those_that_are_listed():
+    large = {
+        node.name
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body) > 30
+    }
+    assert large == LARGE_CLASSES, "take a class apart along its concepts, or out of LARGE_CLASSES"
+
+
+CONTRACTS = {
+    "runtime:backends": "runtime.backend:Backend",
+    "coexecution.policies:policies": "coexecution.policies.base:Policy",
+    "learn:predictors": "learn.base:Predictor",
+    "learn:learners": "learn.learner:Learner",
+    "jobs:runners": "jobs.base:Runner",
+}
+"""A registry, and the abstract class of what it holds."""
+
+
+@pytest.mark.parametrize("registry", CONTRACTS)
+def test_every_contract_has_two_implementations_or_more(registry: str):
+    def named(place: str):
+        module, _, attribute = place.partition(":")
+        return getattr(import_module(f"apportion.{module}"), attribute)
+
+    assert inspect.isabstract(named(CONTRACTS[registry]))
+    assert len(list(named(registry))) >= 2
+
+
 def test_no_module_name_is_given_twice_but_those_that_are_listed():
     homes = defaultdict(list)
     for path in MODULES:
@@ -286,6 +321,45 @@ def test_nothing_is_left_for_later():
         if marks.search(line)
     )
     assert places(found) == []
+
+
+MAKERS_WORDS = (
+    r"foretold|foretell\w*|enquir\w+|givingway|bytes (?:together|apart)|stolen|deducing|second seed|[Tt]he seed['’]s"
+    r"|campaign's suite|int turns\b"
+)
+"""Words that only those who wrote this know; the field says predicted, query, thread priority, coalesced and strided
+bytes, steal time, default arguments, the paper, trip count."""
+
+
+def test_the_words_are_those_of_the_field():
+    kernels_as_they_were_drawn = SOURCE / "suite" / "kernelforms"  # a seed gives the same text as ever
+    words = re.compile(MAKERS_WORDS, re.IGNORECASE)
+    found = (
+        (path, number)
+        for folder in (
+            "src",
+            "native",
+            "docs",
+            "examples",
+            "benchmarks",
+            "experiments",
+            "reproduction",
+            "tools",
+            "web/src",
+        )
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in TEXT | {".ts", ".jinja", ".json"} and path.is_file() and path != Path(__file__)
+        if kernels_as_they_were_drawn not in path.parents and path != SOURCE / "suite" / "generator.py"
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if words.search(line)
+    )
+    assert places(found) == []
+
+
+def test_the_files_that_need_an_optional_package_are_where_its_comment_says():
+    named = re.findall(r"[\w/]+\.py", " ".join(re.findall(r"#(.*)", (ROOT / "pyproject.toml").read_text())))
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists()] == []
 
 
 def test_every_link_in_the_documentation_leads_somewhere():
