@@ -105,6 +105,8 @@ class Walk:
         self._cuts = 0
         self._known_lanes: dict[tuple[str, int], int | None] = {}
         self._undefined: dict[str, frozenset[int]] | None = None
+        self._index_loads: dict[str, Instruction] = {}
+        "Loads that an index is made of, or a pointer, by their results."
 
     def run(self) -> None:
         for instruction in self.function.instructions:
@@ -121,6 +123,7 @@ class Walk:
                     self._atomic(instruction, instruction.element or "cmpxchg")
                 case "call":
                     self._call(instruction)
+        self._mark_indices()
 
     # Memory
 
@@ -301,7 +304,7 @@ class Walk:
                 continue
             if instruction.opcode == "load":
                 found.add("data")
-                self._mark_index(instruction)
+                self._index_loads.setdefault(name, instruction)
             elif instruction.opcode in ("atomicrmw", "cmpxchg") or _ATOMIC.match(instruction.callee):
                 found.add("atomic result")
             elif instruction.callee in _QUERIES:
@@ -312,9 +315,14 @@ class Walk:
                 waiting.extend(instruction.operands)
         return frozenset(found)
 
-    def _mark_index(self, load: Instruction) -> None:
-        for index in self.pointer(load.operands[0]).arguments:
-            self.gathered.uses[index].is_index = True
+    def _mark_indices(self) -> None:
+        """Mark what the loads that indices are made of read, and what the places of those are made of."""
+        marked: set[str] = set()
+        while left := [load for name, load in self._index_loads.items() if name not in marked]:
+            marked.update(load.result or "" for load in left)
+            for load in left:
+                for index in self.pointer(load.operands[0]).arguments:
+                    self.gathered.uses[index].is_index = True
 
     def index(self, value: str) -> int | None:
         """The step of the index program that computes an integer value, if it can be written down."""
