@@ -280,6 +280,10 @@ def test_the_page_shows_what_was_measured_beside_what_was_published(
     assert "### device-mapping, AMD" in text
     paid = text.split("### regression, NVIDIA")[1].split("###")[0]
     assert re.search(r"\| Skips \| as published \| [\d.]+ / [\d.]+ / 0\.\d+ \(\S+ to \S+\) / [\d.]+ \|", paid)
+    why = text.split("## Why do rows stay below the thesis'?")[1]
+    assert re.search(
+        r"- Of \d+ rows, the intervals of the mean error of \d+ hold the thesis' level or are better", why
+    )
     more = replace(plan, rows=(*plan.rows, NetworkRow("New", SMALL), NetworkRow("Newer", SMALL)))
     write_page(more, data, tables, found, finished, tmp_path / "more.md")
     assert "**Not run yet**, 2 of 5 networks: New; Newer." in (tmp_path / "more.md").read_text()
