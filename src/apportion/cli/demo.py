@@ -124,7 +124,7 @@ def ask_the_papers_models(demo: Demo) -> Mapping[str, Any]:
     known = network.reference
     counted = dict(zip(known.counters, known.values[0].tolist(), strict=True))
     order = relative_performance(Profile(known.runs[0], counted), model=network, added={}).order
-    (demo.out / "product.hlo").write_text(_PRODUCT)
+    replace_file(demo.out / "product.hlo", _PRODUCT)
     product = TiledKernel.of(str(demo.out / "product.hlo"))
     ranking = rank_configurations(product, _TILES)
     said = rank_configurations(product, _TILES, model="rank-h200-triton-network")

@@ -27,6 +27,7 @@ from apportion.program import wire
 from apportion.program.analysis import AnalysisRun, analyses
 from apportion.program.graph import NO_TEXT, Function, Module, ProgramGraph, StringTable
 from apportion.program.vocabulary import Vocabulary
+from apportion.settings import replace_file
 
 GRAPH_END, LABELS_END = ".ProgramGraph.pb", ".ProgramGraphFeaturesList.pb"
 FOLDERS = {"reachability": "reachability", "dominance": "domtree"} | {name: name for name in analyses[2:]}
@@ -98,7 +99,7 @@ def write_graph(path: Path, graph: ProgramGraph) -> None:
     for module in graph.modules:
         named = _features_bytes({name: [value] for name, value in module.features.items()})
         parts.append((5, wire.message([(1, module.name.encode()), (2, named)])))
-    path.write_bytes(wire.message(parts))
+    replace_file(path, wire.message(parts))
 
 
 def read_labels(path: Path) -> list[AnalysisRun]:
@@ -129,7 +130,7 @@ def write_labels(path: Path, runs: Sequence[AnalysisRun]) -> None:
         ]
         counts = {"data_flow_step_count": [run.steps], "data_flow_active_node_count": [run.active]}
         parts.append((2, wire.message([(1, wire.message(entries)), (5, _features_bytes(counts))])))
-    path.write_bytes(wire.message(parts))
+    replace_file(path, wire.message(parts))
 
 
 def _file(folder: Path, path: Path, key: str) -> FileResult:
