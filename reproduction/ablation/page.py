@@ -294,12 +294,13 @@ def _holds(found: Interval, form: str, goal: float) -> bool:
     return found.high >= goal if form == "classification" else found.low <= goal
 
 
-def _reached(here: Mapping[tuple[str, str], Interval]) -> list[str]:
+def _reached(here: Mapping[tuple[str, Form], Interval]) -> list[str]:
     """The rows of the thesis whose level is within the interval of the same row here, or passed by it."""
     lines = []
-    for form, what, table in (
-        ("classification", "accuracy", TABLE_51), ("regression", "mean error", TABLE_52)
-    ):  # fmt: skip
+    tables: tuple[tuple[Form, str, Mapping[str, Sequence[float]]], ...] = (
+        ("classification", "accuracy", TABLE_51), ("regression", "mean error", TABLE_52),
+    )  # fmt: skip
+    for form, what, table in tables:
         goals = {name: values[1] for name, values in table.items() if (name, form) in here}
         short = [name for name, goal in goals.items() if not _holds(here[name, form], form, goal)]
         left = f"; not those of {'; '.join(short)}" if short else ""
