@@ -1,9 +1,9 @@
 """Predictors of relative performance compared: every row of a table, under every split.
 
-Splits: `random` five folds over runs (80-20, as in the seed: the same kernel with another size stands on both
-sides), `kernel` folds that keep a kernel's sizes together, `application` each application in turn, or where
-there are many of them, twelve groups of applications in turn. What is finished is kept in a file of JSON
-Lines, so that an interrupted run goes on.
+Splits: `random` five folds over runs (80-20, as in the paper: the same kernel with another size stands on
+both sides), `kernel` folds that keep a kernel's sizes together, `application` each application in turn, or
+where there are many of them, twelve groups of applications in turn. What is finished is kept in a file of
+JSON Lines, so that an interrupted run goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The results page of relative performance: every predictor under every split, beside the seed's."""
+"""The results page of relative performance: every predictor under every split, beside the paper's."""
 
 from __future__ import annotations
 
@@ -187,9 +187,8 @@ def _goals(one: Set, goals: Goals, measures: Mapping[tuple[str, str], Mapping[st
 
 def _reading() -> list[str]:
     return [
-        "Counters of a run on one system in, its relative performance on several systems out: the "
-        "second seed",
-        "(Nichols, Yeom, Bhatele: Predicting Cross-Platform Relative Performance with Deep "
+        "Counters of a run on one system in, its relative performance on several systems out: the work of",
+        "Nichols, Yeom and Bhatele (Predicting Cross-Platform Relative Performance with Deep "
         "Generative Models).",
         "Each row learns from the training runs of a fold alone; numbers are over all runs, each "
         "predicted when it",
@@ -344,11 +343,11 @@ def _winner(one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]]
 def published_beside(
     one: Set, measures: Mapping[tuple[str, str], Mapping[str, Interval]], samples: int
 ) -> list[str]:
-    """The seed's numbers beside ours; the forest scored both ways."""
+    """The paper's numbers beside ours; the forest scored both ways."""
     network = one.comparison.whole
     forest = next((row.name for row in one.comparison.rows if row.learner == "random-forest"), "")
     lines = [
-        "### Beside the seed's numbers", "",
+        "### Beside the paper's numbers", "",
         "| | published | here, runs at random | here, applications left out |", "|---|---|---|---|",
     ]  # fmt: skip
     pairs = [
@@ -387,9 +386,9 @@ def published_beside(
     at_random, by_run, by_application = (one.stacked[name] for name in one.stacked)
     return [
         *lines, "",
-        "Not comparable: other programs, counters and systems, and in the seed's data 80 % of the "
+        "Not comparable: other programs, counters and systems, and in the paper's data 80 % of the "
         "runs share one",
-        "order. Comparable is the protocol, and there the layout decides. The seed's public "
+        "order. Comparable is the protocol, and there the layout decides. The paper's public "
         "scripts keep a row for",
         "each system that a run was profiled on, all with the same label, and draw rows. Done so "
         "here, with its",

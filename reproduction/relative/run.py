@@ -1,4 +1,4 @@
-"""`python -m reproduction relative-performance`: the second seed's table and figures, made again."""
+"""`python -m reproduction relative-performance`: the published table and figures, made again."""
 
 from __future__ import annotations
 

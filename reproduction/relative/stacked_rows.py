@@ -1,4 +1,4 @@
-"""What the seed's layout of rows does to a score: each run once for every system it was profiled on."""
+"""What the paper's layout of rows does to a score: each run once for every system it was profiled on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYOUTS = ("rows at random", "runs at random", "applications")
 
 
 def stacked_scores(table: RelativeTable, *, seed: int = 1, parts: int = 5) -> dict[str, dict[str, float]]:
-    """Measures of the seed's random forest on stacked rows, for three ways to hold a fifth of them out.
+    """Measures of the paper's random forest on stacked rows, for three ways to hold a fifth of them out.
 
     A row is a run as profiled on one system: its counters and its time there. All rows of a run have the same
     label, so that rows drawn at random leave a run's label in the training set almost always.
