@@ -25,6 +25,8 @@ from typing import Any
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.specs.openapi.checks import response_schema_conformance
 
 STARTERS = Path(__file__).parents[2] / "src/apportion/serve/starters"
 TOKEN = "the-abuse-run-has-its-own-token"
@@ -41,7 +43,9 @@ VERBS = (
     "rank",
     "tune",
     "train",
+    "counters/import",
     "run",
+    "measure",
 )
 LEAKS = re.compile(r"/(?:home|root|work|tmp|usr|etc|proc|var)/|site-packages|Traceback|\.py\b|PATH=|HOME=")
 "What no answer may hold: paths, environment, tracebacks."
@@ -155,7 +159,7 @@ def abused(port: int, requests: int) -> dict[str, Any]:
         one.close()
     return {
         "malformed": {
-            "requests": requests, "seconds": round(malformed_seconds, 1),
+            "requests": requests, "addresses": len(VERBS), "seconds": round(malformed_seconds, 1),
             "statuses": {str(code): count for code, count in sorted(statuses.items())},
         },
         "leaks_or_faults": leaked[:20],
@@ -186,7 +190,13 @@ def generated(port: int, each: int) -> dict[str, Any]:
             def ask(case: Any) -> None:
                 answer = case.call(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=120)
                 statuses[str(answer.status_code)] += 1
-                if answer.status_code == 500 or leaks(answer.text):
+                fault = answer.status_code == 500 or leaks(answer.text)
+                if answer.status_code != 405:
+                    try:
+                        case.validate_response(answer, checks=[response_schema_conformance])
+                    except (FailureGroup, Failure):
+                        fault = True
+                if fault:
                     faults.append((operation.label, answer.status_code))  # noqa: B023  (asked now)
 
             ask()

@@ -84,7 +84,8 @@ def _table(found: Mapping[str, Any]) -> str:
 def _abuse_words(found: Mapping[str, Any]) -> dict[str, str]:
     made = found["schemathesis"]
     return {
-        "requests": f"{found['malformed']['requests']:,}", "schemathesis": made["version"],
+        "requests": f"{found['malformed']['requests']:,}",
+        "forms": str(found["malformed"]["addresses"]), "schemathesis": made["version"],
         "made": f"{made['requests']:,}", "addresses": str(made["addresses"]),
         "faults": str(len(made["faults"]) or "none"),
     }  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import fields
 
 import pytest
 from pydantic import ValidationError
 
 from apportion.cli import main
+from apportion.measure.campaign import Point
 from apportion.serve.failures import Refused, without_paths
 from apportion.serve.history import History
 from apportion.serve.jobs import JobBoard
@@ -258,6 +260,7 @@ def test_kernels_are_measured_point_by_point(service):
     (point,) = job["answer"]["points"]
     assert (point["kernel"], point["device"], point["failure"]) == ("saxpy", "cpu", "")
     assert point["source"] == "saxpy.cl"
+    assert set(point) == {each.name for each in fields(Point)} | {"work"}  # what `apportion measure` prints
     assert point["work"]["bytes"] >= 4 * 4096  # past the caches, which hold some of so small a launch
 
 

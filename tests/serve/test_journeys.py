@@ -29,7 +29,12 @@ def chromium() -> str:
     """Debian's Chromium; installed where this is root and there is none."""
     found = shutil.which("chromium")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "-y", "-q", "chromium"], check=False, capture_output=True)
+        install = ["apt-get", "install", "-y", "-q", "chromium"]
+        if (
+            subprocess.run(install, check=False, capture_output=True).returncode != 0
+        ):  # no lists of packages yet
+            subprocess.run(["apt-get", "update", "-q"], check=False, capture_output=True)
+            subprocess.run(install, check=False, capture_output=True)
         found = shutil.which("chromium")
     if found is None:
         pytest.skip("there is no Chromium: apt-get install chromium")

@@ -17,14 +17,14 @@ from apportion.errors import MissingPackage
 from apportion.serve.service_settings import ServiceSettings
 from apportion.settings import cache_folder
 
-_FLAG = Parameter(negative="")
+_FLAG = Parameter(negative="")  # no --no-open beside --open, no --empty-name beside --name
 
 
 def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8765,
-    name: tuple[str, ...] = (),
+    name: Annotated[tuple[str, ...], _FLAG] = (),
     open: Annotated[bool, _FLAG] = False,
     no_run: Annotated[bool, _FLAG] = False,
     token: str | None = None,
