@@ -406,6 +406,44 @@ def test_a_loop_goes_on_where_a_device_died_in_the_middle_of_it() -> None:
         assert a.numpy().tolist() == [6] * N
 
 
+def test_a_device_that_dies_while_results_come_home_takes_them_with_it() -> None:
+    drivers = DriverOptions(pocl_instances=2, threads=1, vendors=False, copying=("cpu2",))
+    with OpenCLBackend(drivers, Limits(seconds=20)) as backend, Session(backend=backend) as session:
+        kept, gone = (session.array(np.ones(N, np.int32), name=name) for name in ("kept", "gone"))
+        scale = session.kernel(SOURCE, "scale")
+        scale(kept, 2, global_size=N, local_size=64, device="cpu2")
+        assert kept[0] == 2
+        scale(gone, 2, global_size=N, local_size=64, device="cpu2")
+        session.wait()
+        assert backend.worker.process_id is not None
+        os.kill(backend.worker.process_id, signal.SIGKILL)
+        for _ in range(2):  # that it was about to come home does not make it whole
+            with pytest.raises(DataLost, match="'gone' is lost: all"):
+                gone.numpy()
+        scale(kept, 3, global_size=N, local_size=64, device="cpu2")
+        assert kept.numpy().tolist() == [6] * N
+
+
+def test_all_parts_of_an_array_that_were_being_written_are_lost() -> None:
+    drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False)
+    with OpenCLBackend(drivers, Limits(seconds=20)) as backend, Session(backend=backend) as session:
+        a, out = session.array(np.ones(N, np.int32), name="a"), session.zeros(N, np.int32, name="out")
+        front, spin = session.kernel(SOURCE, "front"), session.kernel(SOURCE, "spin")
+        other = session.zeros(64, np.int32, name="other")
+        spin(other, 1, global_size=64, local_size=64)
+        front(a, out, global_size=64, local_size=64)
+        front(a, out, global_size=64, local_size=64, offset=128)
+        session.wait()
+        spin(other, 100_000_000, global_size=64, local_size=64)
+        front(a, out, global_size=64, local_size=64)
+        front(a, out, global_size=64, local_size=64, offset=128)
+        assert backend.worker.process_id is not None
+        os.kill(backend.worker.process_id, signal.SIGKILL)
+        with pytest.raises(DataLost, match=r"'out' is lost: 512 of 1024 bytes .*'other' is lost: all"):
+            session.wait()
+        assert a.numpy().tolist() == [1] * N
+
+
 def test_what_waits_behind_a_kernel_that_does_not_end_is_stopped_too() -> None:
     drivers = DriverOptions(pocl_instances=1, threads=1, vendors=False)
     with OpenCLBackend(drivers, Limits(seconds=2)) as backend, Session(backend=backend) as session:

@@ -63,7 +63,7 @@ from apportion.runtime.base import DeviceInfo, Limits, LocalMemory, Value
 from apportion.runtime.binding import checked_array, local_bytes, scalar_bytes
 from apportion.runtime.drivers import DEFAULT_DRIVERS, DriverOptions
 from apportion.runtime.plan import ArrayPlace, Build, LocalPlace, Place, Plan, ValuePlace
-from apportion.runtime.residency import HOST, Residency
+from apportion.runtime.residency import HOST, Residency, joined
 from apportion.runtime.stream import Stream, StreamLaunch
 
 _COMPILE = CompileOptions()
@@ -214,7 +214,8 @@ class Session:
         "Numbers that nobody launches by any more, with the generation that they are of."
         self._tracing = False
         self._pending: list[tuple[BoundLaunch, tuple[Any, ...]]] = []
-        self._writing: dict[ArrayMemory, Interval] = {}
+        self._writing: dict[ArrayMemory, list[Interval]] = {}
+        "Bytes at home that something queued writes: a kernel, or a copy of a result."
         self._kernels: dict[Any, SessionKernel] = {}
         self._groups: dict[Any, LaunchGroup] = {}
         self._asked_for: dict[tuple[LaunchGroup, int], LaunchGroup] = {}
@@ -618,7 +619,7 @@ class Session:
                     residency.wrote(location, *wrote)
                 array.zero = False
                 if location == HOST:
-                    self._writing[array] = wrote
+                    self._write(array, wrote)
         if group.count < 4 * self._planner.settings.window:
             group.tried.add(place)
             self._planner.note(bound.step)
@@ -687,10 +688,20 @@ class Session:
             (at, place.device) for at, place in enumerate(self._planner.places) if place.location == location
         )
         self._busy |= 1 << at
+        if not to_device:
+            self._write(array, part)
         self._opened().copy(array.number, device, *part, to_device=to_device)
         self._clock += 1
         array.used = self._clock
         array.residency.copied(location if to_device else HOST, *part)
+
+    def _write(self, array: ArrayMemory, part: Interval) -> None:
+        """Note that bytes at home are not what they will be."""
+        known = self._writing.get(array)
+        if known is None:
+            self._writing[array] = [part]
+        elif part not in known:
+            self._writing[array] = joined([*known, part])
 
     def _copy_home(self, array: ArrayMemory) -> None:
         try:
@@ -771,9 +782,10 @@ class Session:
             for location in set(self._locations) - {HOST}:
                 array.residency.drop(location)
             array.held = 0
-        for array, (start, end) in self._writing.items():
-            # What was being written at home may be written in part.
-            array.residency.lose(HOST, start, end)
+        for array, intervals in self._writing.items():
+            # What was being written at home may be written in part, or not at all.
+            for interval in intervals:
+                array.residency.lose(HOST, *interval)
         for array in self._arrays.values():
             if array.nbytes and not array.idle and (gone := array.residency.nowhere()):
                 lost.append(_lost_in_words(array, gone))

@@ -59,7 +59,7 @@ class Residency:
     def copied(self, location: int, start: int, end: int) -> None:
         """Bytes have been brought to a location: they are valid there too."""
         if not self.whole >> location & 1 and start < end:
-            self._set(location, _joined([*self.parts.get(location, []), (start, end)]))
+            self._set(location, joined([*self.parts.get(location, []), (start, end)]))
 
     def wrote(self, location: int, start: int, end: int) -> None:
         """Bytes have been written at a location: they are valid there and nowhere else."""
@@ -99,7 +99,8 @@ class Residency:
             self.parts[location] = intervals
 
 
-def _joined(intervals: Iterable[Interval]) -> list[Interval]:
+def joined(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same bytes as intervals that are in order and apart."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
