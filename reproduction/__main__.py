@@ -47,7 +47,7 @@ REPRODUCTIONS = {
     ),
     "relative-performance": (
         "reproduction.relative.run:relative_performance",
-        "Which systems are faster for a run, from its counters (the second seed, Figures 2 to 5).",
+        "Which systems are faster for a run, from its counters (Nichols, Yeom and Bhatele, Figures 2 to 5).",
     ),
     "predictor": (
         "reproduction.kernels.run:predictor",
