@@ -169,7 +169,7 @@ def page(records: Sequence[dict[str, Any]]) -> str:
                 if (name, one.name) not in {(c["driver"], c["name"]) for c in cases}
             ]
             if left:
-                lines += ["", f"Not tried with {_TITLES[name]}, since the time was over: "
+                lines += ["", f"Not tried with {_TITLES[name]} (the time was over, or they were added later): "
                           f"{', '.join(f'{one.category}: {one.name}' for one in left)}."]  # fmt: skip
             if cards := [path for path in about["confinement"]["devices"] if "nvidia" in path]:
                 lines += [
