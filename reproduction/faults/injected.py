@@ -6,23 +6,17 @@ must be whole, nothing half-written may lie about, and the same command must the
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from apportion.errors import InvalidSetting
-from reproduction.faults.forks import STATE
+from reproduction.faults.starter import Forks
 from reproduction.faults.works import Work, results
 
 KINDS = {"write": 1, "sync": 2, "rename": 4}
-_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -33,59 +27,6 @@ class Case:
     kind: str
     number: int
     problems: tuple[str, ...]
-
-
-class Forks:
-    """The process whose forks run verbs; see `forks`."""
-
-    def __init__(self, root: Path) -> None:
-        library, state = root / "fail.so", root / "state"
-        source = Path(__file__).with_name("fail.c")
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            raise InvalidSetting("A C compiler is needed: install gcc")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-        state.write_bytes(STATE.pack(0, 0, 0, 0, 0))
-        self.work = root / "work"
-        self.work.mkdir()
-        environment = os.environ | {
-            "LD_PRELOAD": str(library), "FAULT_STATE": str(state), "FAULT_ROOT": str(self.work),
-            "APPORTION_CACHE": str(root / "cache"),
-        }  # fmt: skip
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "reproduction.faults.forks"], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-
-    def run(
-        self, folder: Path, words: Sequence[str], *, kinds: int = 0, at: int = 0, rest: bool = False
-    ) -> dict[str, Any]:
-        """Run a verb with its `at`-th call of some kinds failing, or with every call from there on."""
-        case = {"folder": str(folder), "words": list(words), "kinds": kinds, "at": at, "rest": int(rest),
-                "seconds": _SECONDS}  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(case), file=self._process.stdin, flush=True)
-        said: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return said
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-
-@contextmanager
-def forks_in(root: Path) -> Iterator[Forks]:
-    """Forks that work in a folder, and end with the block."""
-    forks = Forks(root)
-    try:
-        yield forks
-    finally:
-        forks.close()
 
 
 def injected(

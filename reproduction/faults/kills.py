@@ -11,8 +11,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,10 +19,9 @@ from pathlib import Path
 
 from apportion.errors import InvalidSetting
 from reproduction.faults.injected import copied, differences
+from reproduction.faults.starter import SECONDS, Forks
 from reproduction.faults.works import Work, results
 
-_START = (sys.executable, "-P", "-c", "from apportion.cli import main; main()")
-_SECONDS = 600.0
 _GONE_SECONDS = 20.0
 "What processes have to follow the one that started them."
 
@@ -41,65 +38,59 @@ class Kill:
     problems: tuple[str, ...]
 
 
-def killed(root: Path, work: Work, *, times: int, seed: int = 0) -> Iterator[Kill]:
+def killed(forks: Forks, work: Work, *, times: int, seed: int = 0) -> Iterator[Kill]:
     """Kill a verb so many times, each time in a copy of the same input."""
     draws = random.Random(f"{work.name} {seed}")
-    folder, place = root / "input", root / "place"
+    folder, place = forks.work / "input", forks.work / "place"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    work.prepare(folder, lambda words: _whole(folder, words))
-    copied(folder, place)
-    started = time.monotonic()
-    _whole(place, work.words)
-    usual = time.monotonic() - started
+    folder.mkdir()
+    work.prepare(folder, lambda words: _whole(forks, folder, words))
+    for _ in range(2):  # the first time caches are filled
+        copied(folder, place)
+        started = time.monotonic()
+        _whole(forks, place, work.words)
+        usual = time.monotonic() - started
     expected = results(place, work)
     for _ in range(times):
         copied(folder, place)
-        kill, took = _one(place, work, expected, draws, usual)
+        kill, took = _one(forks, place, work, expected, draws, usual)
         if kill.what == "none":  # it was quicker than at first
             usual = min(usual, took)
         yield kill
 
 
 def _one(
-    place: Path, work: Work, expected: dict[str, str], draws: random.Random, usual: float
+    forks: Forks, place: Path, work: Work, expected: dict[str, str], draws: random.Random, usual: float
 ) -> tuple[Kill, float]:
     wanted, wait = draws.choice(("parent", "parent", "child")), draws.random() * usual
     started = time.monotonic()
-    with (place / ".said").open("wb") as said:
-        verb = subprocess.Popen(
-            [*_START, *work.words], cwd=place, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
-        )  # fmt: skip
-    with suppress(subprocess.TimeoutExpired):
-        verb.wait(wait)
+    said = place / ".said"
+    verb = forks.start(place, work.words, said)
+    status = forks.wait(verb, wait)
     took = time.monotonic() - started
-    family = descendants(verb.pid)
+    family = descendants(verb)
     victim = draws.choice(family) if family and wanted == "child" else None
-    what = "none" if verb.poll() is not None else "parent" if victim is None else "child"
+    what = "none" if status is not None else "parent" if victim is None else "child"
     problems = []
     if what == "child":
         assert victim is not None
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
-        try:
-            status = verb.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            verb.kill()
-            status = verb.wait()
+        status = forks.wait(verb, SECONDS)
+        if status is None:
             problems.append("it hangs after a process that it started was killed")
-        lines = (place / ".said").read_text(errors="replace").splitlines()
+            _end(forks, verb)
+        lines = said.read_text(errors="replace").splitlines()
         if any(line.startswith("Traceback") for line in lines):
             problems.append(f"a traceback: {lines[-1][-200:]}")
         if status and not any(line.startswith("apportion: ") for line in lines):
             problems.append(f"exit status {status} without a word")
-    else:
-        verb.kill()
-        verb.wait()
+    elif what == "parent":
+        _end(forks, verb)
         problems += [f"process {left} outlives it" for left in _left(family)]
     done = results(place, work) == expected
     try:
-        _whole(place, work.words if not _begun(place, work) else work.resumed())
+        _whole(forks, place, work.words if not _begun(place, work) else work.resumed())
     except InvalidSetting as error:
         if not done:  # else it may say that the result is there
             problems.append(str(error))
@@ -107,6 +98,12 @@ def _one(
         problems.append(f"the next run leaves other results: {differences(left, expected)}")
     problems += [f"{path.relative_to(place)} is left" for path in place.rglob("*.part")]
     return Kill(work.name, round(wait, 3), what, tuple(problems)), took
+
+
+def _end(forks: Forks, verb: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(verb, signal.SIGKILL)
+    forks.wait(verb, _GONE_SECONDS)
 
 
 def descendants(process: int) -> list[int]:
@@ -138,10 +135,9 @@ def _begun(place: Path, work: Work) -> bool:
     return any((place / name).exists() for name in work.out)
 
 
-def _whole(place: Path, words: Sequence[str]) -> None:
-    done = subprocess.run(
-        [*_START, *words], cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        timeout=_SECONDS,
-    )  # fmt: skip
-    if done.returncode:
-        raise InvalidSetting(f"{' '.join(words)} ends with {done.returncode}: {done.stderr.strip()[-300:]}")
+def _whole(forks: Forks, place: Path, words: Sequence[str]) -> None:
+    done = forks.run(place, words)
+    if done["status"]:
+        raise InvalidSetting(f"{' '.join(words)} ends with {done['status']}: {done['stderr'].strip()[-300:]}")
+    if done["status"] is None:
+        raise InvalidSetting(f"{' '.join(words)} does not end")

@@ -15,8 +15,9 @@ from cyclopts import Parameter
 
 from apportion.errors import UnknownName
 from apportion.settings import replace_file
-from reproduction.faults.injected import KINDS, Case, forks_in, injected
+from reproduction.faults.injected import KINDS, Case, injected
 from reproduction.faults.kills import Kill, killed
+from reproduction.faults.starter import forks_in
 from reproduction.faults.works import WORKS, Work
 
 _FAULTS = """\
@@ -27,11 +28,12 @@ an old result is whole; no `.part` lies about; and the same command then comes t
 undisturbed run. Writes through mapped memory cannot fail this way. Cases are tried / survived.
 """
 _KILLS = """\
-At a moment drawn evenly over the time that the verb usually takes, `kill -9` ends the verb (*parent*), or a
-process that it or one of its processes started (*child*: workers of a runner, device workers, compilers);
-*none* where the verb was quicker. A kill is *survived* when nothing that was started outlives the parent by
-20 s, and the same command then comes to the result of an undisturbed run: the same files, tables with equal
-rows. Results of `measure` are times: compared are the names of its files. Kills are tried / survived.
+Each verb runs in a fork of one process that has everything loaded, so that it is killed at its work. At a
+moment drawn evenly over the time that it usually takes, `kill -9` ends the verb (*parent*), or a process that
+it or one of its processes started (*child*: workers of a runner, device workers, compilers); *none* where the
+verb was quicker. A kill is *survived* when nothing that was started outlives the parent by 20 s, and the same
+command then comes to the result of an undisturbed run: the same files, tables with equal rows. Results of
+`measure` are times: compared are the names of its files. Kills are tried / survived.
 """
 
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
@@ -49,7 +51,7 @@ def faults(
         out: the page to write; printed when not given.
     """
     cases: list[Case] = []
-    with tempfile.TemporaryDirectory() as folder, forks_in(Path(folder)) as forks:
+    with tempfile.TemporaryDirectory() as folder, forks_in(Path(folder), failing=True) as forks:
         for each, end in _ends(_works(work), seconds):
             for case in injected(forks, each, every=every):
                 cases.append(case)
@@ -78,9 +80,9 @@ def kills(
         out: the page to write; printed when not given.
     """
     found: list[Kill] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, forks_in(Path(folder), failing=False) as forks:
         for each, end in _ends(_works(work), seconds):
-            for kill in killed(Path(folder), each, times=times, seed=seed):
+            for kill in killed(forks, each, times=times, seed=seed):
                 found.append(kill)
                 _tell(f"{kill.work}: {kill.what} after {kill.after} s", kill.problems)
                 if time.monotonic() > end:

@@ -39,11 +39,27 @@ steps = 3
 
 [optimisation]
 learning_rate = 1e-2
-max_steps = 300
-validate_every = 20
+max_steps = 24
+validate_every = 4
+"""
+PRODUCT = """\
+HloModule product
+ENTRY main {
+  a = f16[1024,512] parameter(0)
+  b = f16[512,2048] parameter(1)
+  ROOT c = f32[1024,2048] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+TUNED = """\
+import apportion
+
+def add(*, step):
+    return sum(range(0, 2000, step))
+
+tunable = apportion.Tunable(add, {"step": (1, 2, 4, 8)})
 """
 _VOLATILE = re.compile(
-    r"seconds|date|memory|hardware|time|host|process|calibrat|wall|worth|spread|power", re.IGNORECASE
+    r"second|date|memory|hardware|time|host|process|calibrat|wall|worth|spread|power", re.IGNORECASE
 )
 "Names of values that differ between two runs of the same work."
 
@@ -178,6 +194,18 @@ def _kernel(folder: Path, run: Callable[[list[str]], None]) -> None:
     (folder / "slow.cl").write_text(SLOW)
 
 
+def _product(folder: Path, run: Callable[[list[str]], None]) -> None:
+    (folder / "product.hlo").write_text(PRODUCT)
+
+
+def _predictions(folder: Path, run: Callable[[list[str]], None]) -> None:
+    (folder / "predicted.csv").write_text("class,predicted:v100,predicted:p100\nbert,100,150\nlstm,80,20\n")
+
+
+def _tunable(folder: Path, run: Callable[[list[str]], None]) -> None:
+    (folder / "tuned.py").write_text(TUNED)
+
+
 def _nothing(folder: Path, run: Callable[[list[str]], None]) -> None:
     pass
 
@@ -188,7 +216,12 @@ WORKS = {
     for work in (
         Work("graph", _one_program, "graph f.ll --out out.parquet", "out.parquet"),
         Work("graphs", _programs, "graph programs --out graphs.parquet --jobs 2", "graphs.parquet"),
-        Work("dataset dataflow", _programs, "dataset dataflow programs --out store", "store"),
+        Work(
+            "dataset dataflow",
+            _programs,
+            "dataset dataflow programs --out store",
+            "store/columns store/store.json store/names.txt store/vocabulary.csv store/failures.jsonl",
+        ),
         Work("dataset pack", _dataset, "dataset pack store packed.tar.xz", "packed.tar.xz"),
         Work("dataset unpack", _packed, "dataset unpack packed.tar.xz laid-out", "laid-out"),
         Work(
@@ -204,6 +237,23 @@ WORKS = {
             "--jobs-out jobs.parquet --trace-out trace.parquet --report report.html",
             "jobs.parquet trace.parquet report.html",
         ),
+        Work(
+            "analyze",
+            _one_program,
+            "analyze f.ll --analysis reachability --root 2 --out labels.svg",
+            "labels.svg",
+        ),
+        Work("rank featurise", _product, "rank featurise product.hlo --out features.npz", "features.npz"),
+        Work(
+            "schedule export",
+            _predictions,
+            "schedule export --for flux --predictions predicted.csv --slot core=4 --command f --out tasks",
+            "tasks",
+        ),
+        Work(
+            "tune", _tunable, "tune tuned.py:tunable --budget 4 --out tuned.json", "tuned.json", measures=True
+        ),
+        Work("run", _kernel, "run slow.cl -n 4096 --out y=y.npy", "y.npy"),
         Work(
             "train", _experiment, "train small.toml --out run", "run", "train small.toml --out run --resume"
         ),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.faults.injected import KINDS, Case, Forks, forks_in, injected
+from reproduction.faults.injected import KINDS, Case, injected
 from reproduction.faults.kills import Kill, killed
 from reproduction.faults.run import fault_page, kill_page
+from reproduction.faults.starter import Forks, forks_in
 from reproduction.faults.works import WORKS
 
 
@@ -18,7 +19,7 @@ from reproduction.faults.works import WORKS
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     if shutil.which("cc") is None:
         pytest.skip("the library that fails calls needs a C compiler")
-    with forks_in(tmp_path_factory.mktemp("faults")) as started:
+    with forks_in(tmp_path_factory.mktemp("faults"), failing=True) as started:
         yield started
 
 
@@ -51,7 +52,9 @@ def test_calls_are_counted_and_failed_where_files_are_written(forks: Forks):
 
 
 def test_a_verb_that_is_killed_goes_on_to_the_same_result(tmp_path: Path):
-    found = list(killed(tmp_path, WORKS["rank pack"], times=2))
+    with forks_in(tmp_path, failing=False) as forks:
+        found = list(killed(forks, WORKS["rank pack"], times=6))
+    assert sum(kill.what == "parent" for kill in found) >= 2
     assert [kill for kill in found if kill.problems] == []
 
 
