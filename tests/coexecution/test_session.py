@@ -657,6 +657,12 @@ def test_a_kernel_that_a_driver_refuses_stops_none_that_was_launched_before(open
         kernel = session.kernel(refused)
         kernel.build = replace(kernel.build, options="-DWRONG")
         kernel(b, global_size=1)
+        c = session.array(np.ones(N, np.int32), name="c")
+        session.kernel(SOURCE, "scale")(c, 5, global_size=N, local_size=64)
         with pytest.raises(CompileError, match="refuses the kernel 'f'"):
             session.wait()
         assert a.numpy().tolist() == [5] * N
+        with pytest.raises(DataLost, match="'c' is lost: all"):  # it was launched after what failed
+            c.numpy()
+        c[...] = 1
+        assert c.numpy().tolist() == [1] * N

@@ -529,11 +529,24 @@ class Session:
     def _flush(self) -> None:
         if not self._pending:
             return
-        pending, self._pending = self._pending, []
-        self._think([bound.step for bound, _ in pending])
-        self._prepare_together([bound for bound, _ in pending])
-        for bound, values in pending:
-            self._execute(bound, values)
+        pending = self._pending
+        try:
+            self._think([bound.step for bound, _ in pending])
+            self._prepare_together([bound for bound, _ in pending])
+            while pending:
+                self._execute(*pending[0])
+                del pending[0]
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Leave out launches that were asked for: what they would have written is lost, not as it was."""
+        for bound, values in self._pending:
+            for array, _, wrote in bound.touched(values):
+                for location in {HOST, *self._locations} if wrote is not None else ():
+                    array.residency.lose(location, *wrote)
+        self._pending.clear()
 
     def _prepare_together(self, bounds: Sequence[BoundLaunch]) -> None:
         """Prepare launches at once: each request takes a fraction of a millisecond, which is all that many
@@ -544,7 +557,10 @@ class Session:
         except CompileError:  # told when it is the turn of whoever is at fault
             return
         except JobError as error:
-            if isinstance(told := self._died(error), DataLost):
+            waiting, self._pending = self._pending, []
+            told = self._died(error)
+            self._pending = waiting
+            if isinstance(told, DataLost):
                 raise told from error  # else nothing is lost, and all may be tried one after the other
 
     def _place_of(self, bound: BoundLaunch) -> int:
@@ -773,7 +789,6 @@ class Session:
         if isinstance(error, DataLost):  # of an earlier death
             return error
         lost: list[str] = []
-        self._pending.clear()
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.abandon()
@@ -786,6 +801,7 @@ class Session:
             # What was being written at home may be written in part, or not at all.
             for interval in intervals:
                 array.residency.lose(HOST, *interval)
+        self._give_up()
         for array in self._arrays.values():
             if array.nbytes and not array.idle and (gone := array.residency.nowhere()):
                 lost.append(_lost_in_words(array, gone))
