@@ -23,7 +23,7 @@ from reproduction.tuning import searchers
 from reproduction.tuning.page import BUDGETS, OWN, OWN_BUDGETS, Traces, page, summaries
 
 OWN_COLLECTIONS = ("cpu-tiles", "h200-triton")
-OWN_SEEDS = 3
+OWN_SEEDS = 10
 OWN_SEARCHERS = (
     "apportion", "random", "kt-genetic_algorithm", "kt-dual_annealing", "kt-adaptive_tabu_greywolf",
     "kt-hybrid_vndx", "kt-simulated_annealing",

@@ -1,10 +1,11 @@
 """Search: which configurations to measure next, asked for and told one by one.
 
 The first few lie far from each other. From then on Gaussian processes are fitted to the logarithms of what
-was measured, and the configuration is asked for that is expected to improve most on the best one, weighed
-with how likely it is to run at all: configurations that failed count as slow as the slowest, and teach where
-others will fail. Tables of the same space from other GPUs or other sizes (`KnownTable`) are functions that
-the processes may lean on as far as measurements agree with them.
+was measured, one of them with the slow half pressed together (`Scale`), and the configuration is asked for
+that is expected to improve most on the best one, weighed with how likely it is to run at all: those that
+failed count as slow as the slowest, and teach where others will fail. Tables of the same space from other
+GPUs or other sizes (`KnownTable`) are functions that the processes may lean on as far as measurements agree
+with them.
 
 C configurations of a pool, F features, K known tables.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,25 @@ from apportion.learn.tuning.gaussian_process import (
     Prior,
     log_expected_improvement,
 )
+from apportion.learn.tuning.scale import Scale
 from apportion.measure.space import Configuration, Space, key_of
 
 _LEAST_CHANCE = 0.02
 "How likely a configuration runs at least, however many like it failed."
+
+
+@dataclass(frozen=True)
+class View:
+    """How one of a search's processes looks at what was measured."""
+
+    prior: Prior
+    slow_reach: float = math.inf
+    """How far above the median differences count half, as a part of the distance from the best to the median;
+    infinity compares all values by their logarithms alone."""
+
+    def __post_init__(self) -> None:
+        if not self.slow_reach > 0:
+            raise InvalidSetting(f"slow_reach must be more than 0, not {self.slow_reach}")
 
 
 @dataclass(frozen=True)
@@ -45,16 +61,21 @@ class SearchPlan:
     drawn: int = 2_000
     "The same of a space that is too large to go through; a tenth of them is drawn anew each time."
     listed: int = 200_000
-    "Combinations up to which a space is gone through as a whole; of larger ones candidates are drawn."
+    """Combinations up to which a space is gone through as a whole; of larger ones candidates are drawn, but
+    where all that there are were given."""
     spread_pool: int = 400
     "Candidates among which those far from each other are looked for, at most."
-    spread_share: float = 0.1
+    spread_share: float = 0.02
     """The same, as a part of a space that is gone through: among all configurations of a small space those
     far from each other are its corners, where few programs are fast."""
     neighbours: int = 60
     "Candidates that differ little from each of the best three."
-    priors: tuple[Prior, ...] = (Prior(reach=0.6, reach_spread=0.6), Prior(reach=2.0, reach_spread=0.6))
-    "A process is fitted from each, and what they expect to gain is averaged: few measurements do not decide."
+    views: tuple[View, ...] = (
+        View(Prior(reach=0.6, reach_spread=0.6)),
+        View(Prior(reach=2.0, reach_spread=0.6), slow_reach=0.5),
+    )
+    """A process is fitted of each, and what they expect to gain is averaged: neither few measurements nor
+    very slow ones decide alone."""
 
     def __post_init__(self) -> None:
         for name in ("first", "pool", "drawn", "listed", "spread_pool"):
@@ -105,14 +126,18 @@ class Search:
         self._random = np.random.default_rng(seed)
         self._encoding = Encoding.of(space)
         self._tables = [_Table(one, self._encoding) for one in known]
-        self._listed = space.configurations if space.size <= self.settings.listed else None
+        self._views = self.settings.views
+        if self._tables:  # they are lines in what is measured only where both are on one scale: logarithms
+            self._views = tuple(replace(view, slow_reach=math.inf) for view in self._views)
+        gone_through = bool(space.drawn) or space.size <= self.settings.listed
+        self._listed = space.configurations if gone_through else None
         self._points = None if self._listed is None else self._encoding.points(self._listed)
         self._known = None if self._listed is None else self._functions(self._listed, self._points)
         self._place = {} if self._listed is None else {key_of(one): at for at, one in enumerate(self._listed)}
         self._told: dict[str, tuple[Configuration, float]] = {}
         self._asked: dict[str, Configuration] = {}
         self._drawn: dict[str, Configuration] = {}
-        self._parameters: list[Floats | None] = [None] * len(self.settings.priors)
+        self._parameters: list[Floats | None] = [None] * len(self._views)
 
     @property
     def told(self) -> list[tuple[Configuration, float]]:
@@ -179,10 +204,12 @@ class Search:
         model = self._model()
         if model is None:
             raise InvalidSetting("Two configurations at least must have been measured")
-        points = self._encoding.points(configurations)
-        known = self._functions(configurations, points)
-        mean = np.mean([process.predict(points, known)[0] for process in model.processes], axis=0)
-        return model.values(mean)
+        whole = configurations is self._listed and self._points is not None and self._known is not None
+        points = self._points if whole else self._encoding.points(configurations)
+        known = self._known if whole else self._functions(configurations, points)
+        assert points is not None
+        assert known is not None
+        return model.values([one.process.predict(points, known)[0] for one in model.fitted])
 
     def left_out(self) -> tuple[Floats, Floats]:
         """(n,) what measured configurations that ran took, and what the others say that each took.
@@ -196,8 +223,8 @@ class Search:
         entries = list(self._told.values())
         runs = model.runs[: len(entries)]
         truth = np.array([value for _, value in entries])[runs]
-        said = np.mean([process.left_out() for process in model.processes], axis=0)[: len(entries)][runs]
-        return truth, model.values(said)
+        said = model.values([one.process.left_out() for one in model.fitted])
+        return truth, said[: len(entries)][runs]
 
     def _next(self) -> Configuration | None:
         taken = len(self._told) + len(self._asked)
@@ -212,11 +239,11 @@ class Search:
         model = self._model()
         assert model is not None
         gain = np.full(len(pool), -np.inf)
-        for process in model.processes:
-            one = log_expected_improvement(model.best, *process.predict(points, known))
-            if not model.runs.all():
-                chance = 1 + process.mean_of(points, known, np.where(model.runs, 0.0, -1.0))
-                one = one + np.log(np.clip(chance, _LEAST_CHANCE, 1.0))
+        fails = np.where(model.runs, 0.0, 1.0)
+        for fitted in model.fitted:
+            mean, deviation, failing = fitted.process.predict(points, known, fails)
+            one = log_expected_improvement(fitted.best, mean, deviation)
+            one = one + np.log(np.clip(1 - failing, _LEAST_CHANCE, 1.0))
             gain = np.logaddexp(gain, one - one.max())
         return pool[int(np.argmax(gain))]
 
@@ -297,25 +324,27 @@ class Search:
             return None
         # Who is still measuring counts as middling, so that nobody else goes to the same place.
         pending = list(self._asked.values())
-        by_log = _by_log(values[runs])
-        logs = np.where(runs, values, values[runs].max())
-        logs = np.log(logs) if by_log else logs
-        logs = np.concatenate([logs, np.full(len(pending), float(np.median(logs)))])
-        runs = np.concatenate([runs, np.ones(len(pending), np.bool_)])
+        ran = values[runs]
+        values = np.where(runs, values, ran.max())
         everything = [one for one, _ in entries] + pending
         points = self._encoding.points(everything)
         known = self._functions(everything, points)
-        centre, deviation = float(logs.mean()), float(logs.std()) or 1.0
-        targets = (logs - centre) / deviation
         often = len(entries) > self.settings.first + 2 and len(entries) % 10 != 0
-        processes = tuple(
-            GaussianProcess.fit(
-                points, targets, known, prior, start=start if often else None, steps=12 if often else 40
+        runs = np.concatenate([runs, np.ones(len(pending), np.bool_)])
+        fitted = []
+        for place, view in enumerate(self._views):
+            scale = Scale.of(ran, slow_reach=view.slow_reach)
+            scaled = scale.targets(values)
+            scaled = np.concatenate([scaled, np.full(len(pending), float(np.median(scaled)))])
+            centre, deviation = float(scaled.mean()), float(scaled.std()) or 1.0
+            targets = (scaled - centre) / deviation
+            start = self._parameters[place] if often else None
+            process = GaussianProcess.fit(
+                points, targets, known, view.prior, start=start, steps=12 if often else 40
             )
-            for prior, start in zip(self.settings.priors, self._parameters, strict=True)
-        )
-        self._parameters = [process.parameters for process in processes]
-        return _Model(processes, centre, deviation, float(targets[runs].min()), runs, by_log)
+            self._parameters[place] = process.parameters
+            fitted.append(_Fitted(process, scale, centre, deviation, float(targets[runs].min())))
+        return _Model(tuple(fitted), runs)
 
     def _functions(self, configurations: Sequence[Configuration], points: Floats | None) -> Floats:
         """(C, K) what known tables say."""
@@ -326,28 +355,33 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
-    """Processes of the same targets: logarithms, or plain values, less their centre, in deviations."""
+class _Fitted:
+    """A process of targets: values on a scale, less their centre, in deviations."""
 
-    processes: tuple[GaussianProcess, ...]
+    process: GaussianProcess
+    scale: Scale
     centre: float
     deviation: float
     best: float
     "The smallest target that was reached."
+
+    def logs(self, targets: Floats) -> Floats:
+        """(C,) the logarithms that targets mean."""
+        return self.scale.logs(targets * self.deviation + self.centre)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Processes of the same measurements."""
+
+    fitted: tuple[_Fitted, ...]
     runs: NDArray[np.bool_]
     "Which of the measured configurations ran."
-    by_log: bool
-    "Whether targets are logarithms."
 
-    def values(self, targets: Floats) -> Floats:
-        """(C,) what targets mean."""
-        found: Floats = targets * self.deviation + self.centre
-        return np.exp(found) if self.by_log else found
-
-
-def _by_log(values: Floats) -> bool:
-    """Whether values are compared by their logarithms: all but those that may be zero or less."""
-    return bool((values > 0).all())
+    def values(self, targets: Sequence[Floats]) -> Floats:
+        """(C,) what the targets of each process mean, averaged by their logarithms."""
+        logs = [one.logs(found) for one, found in zip(self.fitted, targets, strict=True)]
+        return self.fitted[0].scale.values(np.mean(logs, axis=0))
 
 
 class _Table:
@@ -358,12 +392,10 @@ class _Table:
     def __init__(self, known: KnownTable, encoding: Encoding) -> None:
         values = np.array(known.values, np.float64)
         good = np.isfinite(values)
-        if _by_log(values[good]):
-            values = np.log(values, where=good, out=np.full(len(values), np.nan))
-        logs = np.where(good, values, np.nan)
-        deviation = float(np.nanstd(logs)) or 1.0
-        scaled = (logs - float(np.nanmedian(logs))) / deviation
-        self._values = np.where(good, np.minimum(scaled, self._HIGHEST), self._HIGHEST)
+        targets = Scale.of(values[good]).targets(values[good])
+        scaled = (targets - float(np.median(targets))) / (float(targets.std()) or 1.0)
+        self._values = np.full(len(values), self._HIGHEST)
+        self._values[good] = np.minimum(scaled, self._HIGHEST)
         self._place = {key_of(one): at for at, one in enumerate(known.configurations)}
         self._points = encoding.points(known.configurations)
 
