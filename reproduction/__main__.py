@@ -101,6 +101,10 @@ REPRODUCTIONS = {
         "reproduction.ranking.run:tensor_ranking",
         "Compiler configurations of tensor programs (TPU runtime prediction, Tables 3 to 5).",
     ),
+    "ranking-curves": (
+        "reproduction.ranking.converged:ranking_curves",
+        "The paper's rankers on tiles, trained until they stop learning, and their accuracy meanwhile.",
+    ),
     "tuning": (
         "reproduction.tuning.run:tuning",
         "What few measurements find: our search and its peers on fully measured spaces.",

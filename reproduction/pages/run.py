@@ -28,6 +28,7 @@ from reproduction.energy.run import energy
 from reproduction.pages.kept_tables import render, take
 from reproduction.policies.run import policies
 from reproduction.programs.run import programs
+from reproduction.ranking.converged import ranking_curves
 from reproduction.relative.programs import relative_programs
 from reproduction.scheduling.run import scheduling
 from reproduction.service.page import page as service_page
@@ -78,6 +79,11 @@ def _relative_programs(out: Path) -> None:
         relative_programs(results=Path(folder) / "folds.jsonl", out=out / "relative-programs.md")
 
 
+def _ranking_curves(out: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ranking_curves(results=Path(folder) / "fits.jsonl", out=out / "ranking-curves.md")
+
+
 def _hostile(out: Path) -> None:
     if out.resolve() != RESULTS.resolve():  # the page is made of the records beside it
         shutil.copytree(RESULTS / "hostile", out / "hostile", dirs_exist_ok=True)
@@ -125,6 +131,7 @@ PAGES = {
     ),
     "programs": ResultsPage("tools/lent-programs.sh", lambda out: programs(out=out / "programs.md")),
     "rankers": ResultsPage("python -m reproduction rankers, ranker-starts"),
+    "ranking-curves": ResultsPage("python -m reproduction ranking-curves", _ranking_curves, "tpugraphs"),
     "ranking-networks": ResultsPage(
         "python -m reproduction tensor-ranking --comparison experiments/converged-networks.toml ..."
     ),
