@@ -544,7 +544,9 @@ class Session:
         """Leave out launches that were asked for: what they would have written is lost, not as it was."""
         for bound, values in self._pending:
             for array, _, wrote in bound.touched(values):
-                for location in {HOST, *self._locations} if wrote is not None else ():
+                if wrote is None:
+                    continue
+                for location in {HOST, *self._locations}:
                     array.residency.lose(location, *wrote)
         self._pending.clear()
 
