@@ -102,6 +102,8 @@ gives all of them all their time.
 
 {_rounds(found["rounds"])}
 
+{_solved(solved)}
+
 ## Rounds with a solver
 
 {markdown_table(_PARITY, rows)}
@@ -128,9 +130,7 @@ def _rounds(rows: Sequence[Mapping[str, Any]]) -> str:
         "reference recorded the CPU time of Gavel's own simulator, on a machine of the same kind (two "
         "cores of an "
         "AMD EPYC), which is not scaled, because no other program was timed there. CPU seconds, ours "
-        "the least of "
-        "five runs; each policy over all its traces. `allox` spends its time in SciPy's assignment, as "
-        "Gavel's does.\n\n"
+        "the least of five runs; each policy over all its traces.\n\n"
     )
     head = [
         "policy",
@@ -140,6 +140,33 @@ def _rounds(rows: Sequence[Mapping[str, Any]]) -> str:
         "Gavel as recorded over ours",
     ]
     return text + markdown_table(head, table)
+
+
+def _solved(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The speed of policies that solve programs, beside what the reference recorded."""
+    faster = {
+        policy: [row["given_cpu_s"] / row["cpu_s"] for row in rows if row["policy"] == policy]
+        for policy in dict.fromkeys(row["policy"] for row in rows)
+    }
+    table = [
+        [
+            f"`{policy}`",
+            f"{min(of):,.1f} – {max(of):,.1f}",
+            f"{sum(one >= 10 for one in of)} of {len(of)}",
+        ]
+        for policy, of in faster.items()
+    ]
+    every = [one for of in faster.values() for one in of]
+    met = sum(one >= 10 for one in every)
+    text = (
+        "With a solver, one run each: **ten times Gavel's recorded speed was reached on "
+        f"{met} of {len(every)}**. Policies that know no speeds need no solver here. The others "
+        "call HiGHS through SciPy: 2 ms for a program of 26 kinds of jobs, of which HiGHS itself takes the "
+        "lesser part, and `finish_time_fairness_perf` solves several programs for each allocation.\n\n"
+    )
+    return text + markdown_table(
+        ["policy", "Gavel as recorded over ours", "ten times and more, traces"], table
+    )
 
 
 def policies_page(found: Mapping[str, Any]) -> str:

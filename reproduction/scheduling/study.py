@@ -6,7 +6,7 @@ import json
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student  # type: ignore[import-untyped]
 
+from apportion.errors import UnknownName
 from apportion.schedule import (
     JobTrace,
     ScheduleSettings,
@@ -177,18 +178,41 @@ def _given(folder: Path) -> Iterator[tuple[dict[str, Any], JobTrace]]:
         yield entry, read_gavel(folder, entry)
 
 
-def study(folder: Path, *, programs: Path, jobs: int, seeds: int, say: Say) -> dict[str, Any]:
-    """Everything, with the CPU time that it took."""
-    found = {
-        "made": time.strftime("%Y-%m-%d"),
-        "seeds": seeds,
-        "parity": parity(folder, say),
-        "rounds": rounds_beside_plain_rules(_given(folder), say),
-        "drawn": settings_compared(folder, say),
-        "uncertainty": uncertainty(folder, seeds, say),
-        "measured": [measured_jobs(runs, jobs, max(2, seeds // 2), say) for runs in predicted_runs(programs)],
-        "speed": speed(say),
-        "queue_s": queue_seconds(),
+def study(
+    folder: Path,
+    *,
+    programs: Path,
+    jobs: int,
+    seeds: int,
+    say: Say,
+    only: Sequence[str] = (),
+    before: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything, with the CPU time that it took.
+
+    Args:
+        only: measure these parts alone; the others are taken from `before`.
+
+    Raises:
+        UnknownName: there is no such part.
+    """
+    parts: dict[str, Callable[[], Any]] = {
+        "parity": lambda: parity(folder, say),
+        "rounds": lambda: rounds_beside_plain_rules(_given(folder), say),
+        "drawn": lambda: settings_compared(folder, say),
+        "uncertainty": lambda: uncertainty(folder, seeds, say),
+        "measured": lambda: [
+            measured_jobs(runs, jobs, max(2, seeds // 2), say) for runs in predicted_runs(programs)
+        ],
+        "speed": lambda: speed(say),
+        "queue_s": queue_seconds,
     }
+    for name in only:
+        if name not in parts:
+            raise UnknownName("part of the study", name, parts)
+    found = dict(before or {}) | {"made": time.strftime("%Y-%m-%d")}
+    found |= {name: measured() for name, measured in parts.items() if not only or name in only}
+    if not only or "uncertainty" in only:
+        found["seeds"] = seeds
     found["cpu_s"] = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     return found

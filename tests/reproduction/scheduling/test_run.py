@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from apportion.errors import UnreadableFile
+from apportion.errors import UnknownName, UnreadableFile
 from reproduction.scheduling.drawn import like_gavel
 from reproduction.scheduling.measured import measured_jobs, predicted_runs
 from reproduction.scheduling.run import STORED, scheduling
 from reproduction.scheduling.speeds import rounds_beside_plain_rules
-from reproduction.scheduling.study import mean_and_half_width, parity, read_gavel
+from reproduction.scheduling.study import mean_and_half_width, parity, read_gavel, study
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "gavel"
 PAGES = Path(__file__).parents[3] / "docs" / "results"
@@ -30,6 +30,15 @@ def test_what_is_not_stored_is_said(tmp_path):
         scheduling(stored=tmp_path / "none.gz", out=tmp_path)
     with pytest.raises(UnreadableFile, match="reference data is not in"):
         scheduling(measure=True, data=tmp_path, out=tmp_path)
+
+
+def test_a_part_alone_is_measured_and_the_others_stay(tmp_path):
+    words = {"programs": tmp_path / "none", "jobs": 10, "seeds": 2, "say": lambda said: None}
+    found = study(tmp_path, **words, only=["queue_s"], before={"seeds": 20, "parity": {"plain": 3}})
+    assert found["queue_s"] > 0
+    assert (found["seeds"], found["parity"]) == (20, {"plain": 3})
+    with pytest.raises(UnknownName, match=r"No part of the study called 'parityy'\. Did you mean 'parity'"):
+        study(tmp_path, **words, only=["parityy"], before={})
 
 
 @pytest.mark.skipif(not (DATA / "given.json").exists(), reason=f"Gavel's data is not at {DATA}")
