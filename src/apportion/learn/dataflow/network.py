@@ -152,7 +152,7 @@ class NetworkModel(Model):
             progress.step, progress.epoch, progress.index = progress.step + 1, epoch, index + 1
             progress.seconds = spent + time.monotonic() - started
             last = settings.done(progress.step, progress.seconds) == 1.0
-            if progress.step % fitting.REPORT_EVERY == 0 or last:
+            if fitting.is_reported(progress.step, settings) or last:
                 mean = fitting.finite(float(loss_sum) / steps, progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=mean, nodes=nodes, seconds=now - read)

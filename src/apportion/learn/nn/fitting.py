@@ -16,10 +16,16 @@ from torch import Tensor, nn
 from apportion.errors import InvalidSetting, MalformedInput
 from apportion.learn.model import Checkpoint, Optimisation
 
-REPORT_EVERY = 20
+_REPORT_EVERY = 20
 "Steps between two readings of the loss; each makes the host wait for a GPU."
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 "What Adam remembers of a parameter."
+
+
+def is_reported(step: int, settings: Optimisation) -> bool:
+    """Whether the mean loss since the last time is told after a step: also before each checkpoint, so that a
+    run that goes on from there tells the same ones."""
+    return step % _REPORT_EVERY == 0 or step % settings.validate_every == 0
 
 
 @dataclass

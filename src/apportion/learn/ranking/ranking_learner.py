@@ -146,7 +146,7 @@ class NetworkRanker(Ranker):
             steps, progress.step = steps + 1, progress.step + 1
             progress.seconds = spent + time.monotonic() - started
             last = optimisation.done(progress.step, progress.seconds) == 1.0
-            if progress.step % fitting.REPORT_EVERY == 0 or last:
+            if fitting.is_reported(progress.step, optimisation) or last:
                 total = fitting.finite(gradients.loss(), progress.step)
                 now = time.monotonic()
                 report.stepped(progress.step, loss=total / steps, nodes=seen, seconds=now - read)
