@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -131,8 +132,7 @@ def of_both(capsys, service, *words: str) -> tuple[list[dict], list[dict]]:
     for more in ((), ("--server", f"{service.base}/#token={TOKEN}")):
         said = printed(capsys, *words, "--json", *more)
         rows = said[0] if isinstance(said[0], list) else said
-        # `repeat` holds the files and settings of the command; what is sent to a service is the request.
-        other = ("policy_cpu_s", "simulator_cpu_s", "jobs_per_cpu_s", "repeat")
+        other = ("policy_cpu_s", "simulator_cpu_s", "jobs_per_cpu_s")
         found.append([{k: v for k, v in row.items() if k not in other} for row in rows])
     return found[0], found[1]
 
@@ -145,6 +145,23 @@ def test_schedules_of_a_trace_are_the_same_by_a_server(capsys, service, tmp_path
     here, there = of_both(capsys, service, *words)
     assert there == here
     assert here[0]["completed"] == 20
+    assert there[0]["repeat"]["trace"] == str(trace)
+
+
+def test_a_run_for_least_energy_tells_the_same_joules_by_a_server(capsys, service, saxpy):
+    words = ("run", str(saxpy), "-n", "4096", "--repeat", "1", "--devices", "cpu,cpu2", "--objective", "energy",
+             "--watts", "cpu=5000", "--watts", "cpu2=5:1")  # fmt: skip
+    (here,), (there,) = of_both(capsys, service, *words)
+    assert set(there) - {"devices", "launch", "work", "metered"} == set(here)
+    for said in (here["energy"], there["energy"]):
+        assert said["watts"] == {"idle": 1.0, "cpu": 5000.0, "cpu2": 5.0}
+        assert said["origin"] == {"cpu": "given", "cpu2": "given"}
+        assert said["joules"] < said["alone"]["cpu"]
+    assert there["energy"].keys() == here["energy"].keys()
+    assert there["split"] == here["split"]
+    with pytest.raises(SystemExit):
+        main([*words, "--split", "even", "--server", f"{service.base}/#token={TOKEN}"])
+    assert "chooses the split itself" in capsys.readouterr().err
 
 
 def test_recorded_tables_are_tuned_and_ranked_the_same_by_a_server(capsys, service, tmp_path):
@@ -206,6 +223,67 @@ def test_a_server_measures_into_a_table_and_trains_on_it(capsys, service, saxpy,
     (answer,) = printed(capsys, "train", str(experiment), "--json", "--server", address)
     assert answer["mine"]["test"]["rows"] == 3
     assert answer["mine"]["model"].startswith("mine")
+
+
+def test_jobs_are_listed_followed_cancelled_and_answered_by_the_command_line(capsys, client, service, saxpy):
+    address = ("--server", f"{service.base}/#token={TOKEN}")
+    form = {"source": {"text": SAXPY, "name": "saxpy.cl"}, "global_size": 4096, "repeat": 1, "cuts": False}
+    id = client.ask("POST", "/api/run", {**form, "name": "followed"})["id"]
+    *events, last = printed(capsys, "jobs", "follow", id, "--json", *address)
+    assert events[0]["stage"] == "compiling"
+    assert (last["id"], last["state"]) == (id, "done")
+    (job,) = printed(capsys, "jobs", "show", id, "--json", *address)
+    assert job == client.job(id)
+    (answer,) = printed(capsys, "jobs", "result", id, "--json", *address)
+    assert answer == job["answer"]
+    assert answer["verified"] is True
+    listed = printed(capsys, "jobs", "list", "--state", "done", "--json", *address)
+    assert {"id": id, "name": "followed"}.items() <= listed[0].items()
+    assert {one["state"] for one in listed} == {"done"}
+    (latest,) = printed(capsys, "jobs", "--limit", "1", "--json", *address)
+    assert latest["id"] == id
+    hanging = {**form, "source": {"text": HANGING, "name": "h.cl"}, "global_size": 64, "seconds": 60}
+    hung = client.ask("POST", "/api/run", hanging)["id"]
+    with pytest.raises(SystemExit) as ended:
+        main(["jobs", "result", hung, *address])
+    assert ended.value.code == 1
+    assert re.search(rf"The job {hung} is (waiting|running)", capsys.readouterr().err)
+    (cancelled,) = printed(capsys, "jobs", "cancel", hung, "--json", *address)
+    assert cancelled["id"] == hung
+    with pytest.raises(SystemExit) as ended:
+        main(["jobs", "follow", hung, *address])
+    assert ended.value.code == 1
+    assert "h.cl: cancelled" in capsys.readouterr().out
+
+
+def test_jobs_are_told_in_words_and_asked_of_the_server_that_the_environment_names(
+    capsys, client, monkeypatch, service, saxpy
+):
+    monkeypatch.setenv("APPORTION_SERVER", service.base)
+    monkeypatch.setenv("APPORTION_TOKEN", TOKEN)
+    client.run(saxpy, global_size=4096, repeat=1, cuts=False, name="in words")
+    id = client.jobs(limit=1)[0]["id"]
+    for words, said in (
+        (("list", "--limit", "1"), "in words"),
+        (("show", id), "done"),
+        (("result", id), "saxpy"),
+        (("follow", id), "in words: done"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["jobs", *words])
+        out = capsys.readouterr().out
+        assert ended.value.code in (0, None)
+        assert said in out
+    for words, said in (
+        (("show", "0" * 16), "No job called"),
+        (("show", "../devices"), "There is nothing at this address"),
+        (("list", "--state", "resting"), "No state of jobs called 'resting'"),
+        (("list", "--server", "http://127.0.0.1:9"), "No service answers at 127.0.0.1:9"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["jobs", *words])
+        assert ended.value.code == 1
+        assert said in capsys.readouterr().err
 
 
 def test_a_table_is_printed_where_no_json_is_asked_for(capsys, service, saxpy):

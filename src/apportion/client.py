@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from apportion import errors
 from apportion.errors import ApportionError, InvalidSetting, JobError, MalformedInput, UnreadableFile
@@ -168,14 +168,11 @@ class Client:
         """
         for _ in self.events(id):
             pass
-        job = self.ask("GET", f"/api/jobs/{id}")
-        if job["state"] != "done":
-            raise _error(job["error"] or {"kind": "JobError", "message": f"The job {id} is {job['state']}"})
-        return dict(job["answer"])
+        return self.result(id)
 
     def events(self, id: str) -> Iterator[dict[str, Any]]:
         """What a job says, until it ends."""
-        with self._answered("GET", f"/api/jobs/{id}/events") as response:
+        with self._answered("GET", f"{_place_of(id)}/events") as response:
             name = ""
             for line in response:
                 text = line.decode().rstrip("\n")
@@ -184,13 +181,29 @@ class Client:
                 elif text.startswith("data: ") and name == "progress":
                     yield json.loads(text[6:])
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """The latest jobs, newest first."""
-        return list(self.ask("GET", "/api/jobs"))
+    def jobs(self, *, state: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """The latest jobs, newest first; those of one state alone where it is named."""
+        query = {"limit": limit} | ({} if state is None else {"state": state})
+        return list(self.ask("GET", f"/api/jobs?{urlencode(query)}"))
+
+    def job(self, id: str) -> dict[str, Any]:
+        """A job with its request, and with its answer if it is done."""
+        return dict(self.ask("GET", _place_of(id)))
+
+    def result(self, id: str) -> dict[str, Any]:
+        """The answer of a job that is done.
+
+        Raises:
+            JobError: it waits, runs, failed, was cancelled or interrupted.
+        """
+        job = self.job(id)
+        if job["state"] != "done":
+            raise _error(job["error"] or {"kind": "JobError", "message": f"The job {id} is {job['state']}"})
+        return dict(job["answer"])
 
     def cancel(self, id: str) -> dict[str, Any]:
         """End a job that waits or runs."""
-        return dict(self.ask("POST", f"/api/jobs/{id}/cancel", {}))
+        return dict(self.ask("POST", f"{_place_of(id)}/cancel", {}))
 
     def _answered(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection(self._place, timeout=self._seconds)
@@ -214,6 +227,11 @@ class Client:
                 problem = {"kind": "JobError", "message": f"The service answered {response.status}"}
             raise _error(problem)
         return response
+
+
+def _place_of(id: str) -> str:
+    """The address of a job."""
+    return f"/api/jobs/{quote(id, safe='')}"
 
 
 def _form(source: Source | Path | str) -> dict[str, Any]:

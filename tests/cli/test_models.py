@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,55 @@ def test_models_are_listed_by_question(capsys: pytest.CaptureFixture[str]) -> No
     assert "dataflow-liveness" in said
     assert "shares: Which part of a kernel's work should the CPU take?" in said
     assert "question" not in said
+
+
+def test_a_model_that_is_worse_than_the_trivial_answer_is_called_a_miss(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("models", "list", "--json") == 0
+    said = {one["name"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert said["gnn-load-balance"]["misses"] == ["MAE 22.2 is worse than always 50 % (20.2)"]
+    assert said["relative-aiwc-forest"]["misses"] == [
+        "fastest system named 0.53 is worse than always the fastest on average (0.58)"
+    ]
+    assert said["cgo17-nvidia"]["misses"] == []
+    assert said["gnn-device-mapping"]["misses"] == []
+    assert run("models", "list", "--question", "shares") == 0
+    table = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
+    assert table.count("missed:") == sum(
+        len(one["misses"]) for one in said.values() if one["question"] == "shares"
+    )
+
+
+@pytest.mark.parametrize(
+    ("score", "missed"),
+    [
+        ("MAE 20.3, application held out (always 50 %: 20.2)", 1),
+        ("MAE 20.2, application held out (a constant: 20.2)", 0),
+        ("MAE 9.0, device 0.56, source held out (always 50 %: 20.2; one device: 0.57)", 1),
+        ("F1 0.030 on exact labels (yes to every node: 0.043)", 1),
+        ("OPA 0.49, first choice 40% slower than the best, kernel held out (by chance: 0.51, 39%)", 2),
+        ("fastest system named 0.9, time lost 1.4x (always the fastest on average: 0.58, 1.36x)", 1),
+        ("time off by a factor of 1.93", 0),
+    ],
+)
+def test_each_measure_of_a_score_is_held_against_the_trivial_answer(score: str, missed: int) -> None:
+    model = replace(weights.manifest().models[0], score=score)
+    assert len(model.misses) == missed
+
+
+def test_every_shipped_score_with_a_trivial_answer_has_a_measure_that_is_understood() -> None:
+    for one in weights.manifest().models:
+        own, _, trivial = one.score.rpartition(" (")
+        if ":" not in trivial:
+            assert one.name == "xeon-h200"  # its score has none beside it
+            continue
+        understood = [
+            each for each in weights.MEASURES if re.search(each.own, own) and re.search(each.trivial, trivial)
+        ]
+        assert len(understood) == len(
+            re.findall(r"MAE|device \d|F1|OPA|first choice|named|time lost", own)
+        ), one
 
 
 def test_the_names_of_models_stay_whole_on_a_terminal(

@@ -591,3 +591,61 @@ def test_schedules_change_with_the_size_of_a_system(page, service):
     expect(page.locator(".systems .status").nth(1)).to_contain_text("gpu 11 slots")
     page.get_by_role("checkbox", name="careful", exact=True).uncheck()
     expect(page.locator("svg[aria-label='Schedule of careful']")).to_have_count(0)
+
+
+def test_jobs_of_a_file_are_scheduled_on_the_systems_that_it_names(page, service):
+    visit(page, service, "Systems")
+    expect(page.locator("svg[aria-label='Schedule of eft']")).to_be_visible()
+    page.get_by_label("Where jobs come from").select_option("table")
+    expect(page.get_by_text("Choose a file: Table of jobs.")).to_be_visible()
+    rows = [f"job-{job},{10 * job},{1 + job % 2},{60 + job},{90 - job}" for job in range(20)]
+    text = "\n".join(["job,arrival_s,width,seconds:alpha,seconds:beta", *rows]) + "\n"
+    page.get_by_label("Table of jobs").set_input_files(
+        {"name": "jobs.csv", "mimeType": "text/csv", "buffer": text.encode()}
+    )
+    chart = page.locator("svg[aria-label='Schedule of eft']")
+    expect(chart).to_be_visible()
+    expect(chart.locator("text.name")).to_have_text(["alpha", "beta"])
+    expect(chart.locator("rect")).to_have_count(30)  # ten of the twenty jobs take two slots
+    expect(chart.locator("rect title").first).to_have_text(re.compile(r"job job-\d+: "))
+    expect(page.get_by_label("Systems", exact=True).last).to_have_value("alpha=4 beta=4")
+    with page.expect_request("**/api/schedule") as asked:
+        page.get_by_label("Slots of beta").press("ArrowRight")
+    assert asked.value.post_data_json["systems"] == ["alpha=4", "beta=5"]
+    assert asked.value.post_data_json["trace"] == text
+    row = page.locator(".systems table tr").filter(has_text="eft")
+    expect(row.locator(".change").first).to_be_visible()
+
+
+def test_a_log_of_slurm_needs_the_times_of_its_classes_and_a_wrong_file_is_told(page, service):
+    visit(page, service, "Systems")
+    page.get_by_label("Where jobs come from").select_option("swf")
+    log = "; UnixStartTime: 0\n" + "".join(
+        f"{job} {5 * job} 0 {60 + job} 1 -1 -1 1 600 -1 1 1 1 {job % 2 + 1} 1 -1 -1 -1\n"
+        for job in range(1, 9)
+    )
+    page.get_by_label("Log", exact=True).set_input_files(
+        {"name": "log.swf", "mimeType": "text/plain", "buffer": log.encode()}
+    )
+    expect(page.get_by_text("Choose a file: Times of classes (CSV).")).to_be_visible()
+    times = "class,seconds:cpu,seconds:gpu\nfirst,100,20\nsecond,50,60\n"
+    page.get_by_label("Times of classes (CSV)").set_input_files(
+        {"name": "times.csv", "mimeType": "text/csv", "buffer": times.encode()}
+    )
+    chart = page.locator("svg[aria-label='Schedule of eft']")
+    expect(chart.locator("rect")).to_have_count(8)
+    page.get_by_label("Times of classes (CSV)").set_input_files(
+        {"name": "times.csv", "mimeType": "text/csv", "buffer": b"class,seconds:cpu,seconds:gpu\nfirst,x,y\n"}
+    )
+    expect(page.locator(".systems .status").nth(1)).to_have_text("seconds:cpu: 'x' is no number")
+    expect(chart).to_have_count(0)
+
+
+def test_a_model_that_is_worse_than_the_trivial_answer_is_flagged_as_a_miss(page, service):
+    visit(page, service, "Machine")
+    table = page.get_by_role("region", name="Models")
+    row = table.get_by_role("row").filter(has=page.get_by_role("cell", name="gnn-load-balance", exact=True))
+    expect(row).to_contain_text("Missed: MAE 22.2 is worse than always 50 % (20.2).")
+    row = table.get_by_role("row").filter(has=page.get_by_role("cell", name="cgo17-amd-recall", exact=True))
+    expect(row).to_be_visible()
+    expect(row).not_to_contain_text("Missed")

@@ -114,7 +114,7 @@ export function roofline(roofs: Roof[], points: RoofPoint[]): SVGElement {
 }
 
 /** Jobs over time, each in the lowest free slot of its system. */
-export function gantt(jobs: { system: string; job: string; begin: number; end: number }[], label: string, slots: Record<string, number>, last: number): SVGElement {
+export function gantt(jobs: { system: string; job: string; begin: number; end: number; slots: number }[], label: string, slots: Record<string, number>, last: number): SVGElement {
   const [width, left, tall] = [640, 70, 64];
   const scale = (width - left - 10) / Math.max(last, 1e-9);
   const systems = Object.keys(slots);
@@ -124,13 +124,13 @@ export function gantt(jobs: { system: string; job: string; begin: number; end: n
       const row = tall / slots[system];
       return [
         s("text", { x: 0, y: place * (tall + 8) + tall / 2, class: "name" }, system),
-        jobs.filter((one) => one.system === system).sort((a, b) => a.begin - b.begin).map((one) => {
+        jobs.map((one, number) => ({ ...one, colour: COLOURS[number % COLOURS.length] })).filter((one) => one.system === system).sort((a, b) => a.begin - b.begin).flatMap((one) => Array.from({ length: one.slots }, () => {
           const found = free.findIndex((until) => until <= one.begin + 1e-6);
           const slot = found < 0 ? free.indexOf(Math.min(...free)) : found;
           free[slot] = one.end;
-          return s("rect", { x: left + one.begin * scale, y: place * (tall + 8) + slot * row, height: Math.max(1, row - 1), width: Math.max(0.7, (one.end - one.begin) * scale - 0.5), style: `fill:${COLOURS[Number(one.job) % COLOURS.length]}` },
+          return s("rect", { x: left + one.begin * scale, y: place * (tall + 8) + slot * row, height: Math.max(1, row - 1), width: Math.max(0.7, (one.end - one.begin) * scale - 0.5), style: `fill:${one.colour}` },
             s("title", {}, `job ${one.job}: ${short(one.begin)} to ${short(one.end)} s`));
-        }),
+        })),
       ].flat();
     }).flat(),
     [0, 0.5, 1].map((part) => s("text", { x: left + part * (width - left - 10), y: (tall + 8) * systems.length + 12, class: "tick",

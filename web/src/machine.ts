@@ -60,7 +60,7 @@ export class MachineView {
     const found: any[] = await ask("GET", "/api/models");
     fill(this.models, h("article", { class: "card" }, h("h2", {}, "Models"), wide("Models", h("table", {},
       h("thead", {}, h("tr", {}, ["model", "answers", "about", "score (in brackets: what a trivial answer gets)", "size"].map((title) => h("th", {}, title)))),
-      h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.question), h("td", {}, one.about), h("td", {}, one.score), h("td", {}, bytes(one.size)))))))));
+      h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.question), h("td", {}, one.about), h("td", {}, one.score, one.misses.map((miss: string) => h("p", { class: "bad" }, `Missed: ${miss}.`))), h("td", {}, bytes(one.size)))))))));
   }
 
   private async showDoctor(): Promise<void> {

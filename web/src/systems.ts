@@ -3,6 +3,21 @@ import { ask, Refusal } from "./api";
 import { bars, COLOURS, gantt, steps } from "./charts";
 import { field, fill, h, percent, short, wide } from "./dom";
 
+/** Where jobs come from, and which files say it: fields of the request. */
+const FORMATS: { name: string; title: string; files: Record<string, string>; systems: string }[] = [
+  { name: "synthetic", title: "drawn by chance", files: {}, systems: "cpu=8 gpu=2" },
+  { name: "table", title: "a table (CSV)", files: { trace: "Table of jobs" }, systems: "" },
+  { name: "gavel", title: "a trace of Gavel", files: { trace: "Trace", throughputs: "Steps per second (JSON)" }, systems: "v100=8 p100=8 k80=8" },
+  { name: "swf", title: "a log in SWF", files: { trace: "Log", times: "Times of classes (CSV)" }, systems: "" },
+  { name: "sacct", title: "output of sacct", files: { trace: "Output", times: "Times of classes (CSV)" }, systems: "" },
+];
+
+/** The systems that a table has times of, in its columns `seconds:NAME`. */
+function systemsOf(text: string): string[] {
+  return text.slice(0, 20_000).split("\n", 1)[0].split(",").map((one) => one.trim().replaceAll('"', ""))
+    .filter((one) => one.startsWith("seconds:")).map((one) => one.slice("seconds:".length));
+}
+
 export class SystemsView {
   readonly element = h("section", { class: "systems", "aria-label": "Systems and schedules" });
   private status = h("p", { class: "status", role: "status" });
@@ -82,19 +97,59 @@ export class SystemsView {
       const part = Math.round(100 * (now / old - 1));
       return h("span", { class: "change" }, part === 0 ? " =" : ` ${part > 0 ? "+" : "−"}${Math.abs(part)} %`);
     };
-    const [cpu, gpu, jobs, load, sigma] = [slider(1, 16, 1, 8), slider(1, 16, 1, 2), slider(20, 300, 20, 100), slider(0, 2, 0.05, 0.85), slider(0, 2, 0.1, 0.5)];
+    const [jobs, load, sigma] = [slider(20, 300, 20, 100), slider(0, 2, 0.05, 0.85), slider(0, 2, 0.1, 0.5)];
+    const format = h("select", { onchange: () => changeFormat() }, FORMATS.map((one) => h("option", { value: one.name }, one.title)));
+    const chosenFormat = () => FORMATS.find((one) => one.name === format.value)!;
+    const systems = h("input", { type: "text", spellcheck: "false", autocomplete: "off", onchange: () => { changeSystems(); void simulate(); } });
+    const [sizes, inputs, drawing] = [h("div", { class: "toolbar" }), h("div", { class: "toolbar" }), h("div", { class: "toolbar" }, field("Jobs", jobs), field("Load", load))];
+    let slots: Record<string, HTMLInputElement> = {};
+    let files: Record<string, string> = {};
+    const changeSystems = () => {
+      before = latest = [];
+      const sized = systems.value.split(/[\s,]+/).map((word) => /^([A-Za-z][\w.-]*)=(\d+)$/.exec(word)).filter((found) => found !== null);
+      slots = Object.fromEntries(sized.map(([, name, count]) => [name, slider(1, Math.max(16, 2 * Number(count)), 1, Number(count))]));
+      fill(sizes, Object.entries(slots).map(([name, input]) => field(`Slots of ${name}`, input)));
+    };
+    const changeFormat = () => {
+      const { files: wanted, systems: usual } = chosenFormat();
+      files = {};
+      drawing.hidden = format.value !== "synthetic";
+      systems.value = usual;
+      fill(inputs, Object.entries(wanted).map(([key, title]) => {
+        const input = h("input", { type: "file", onchange: () => void read(key, input) });
+        return field(title, input);
+      }), format.value !== "synthetic" && field("Systems", systems, "NAME=SLOTS of each, such as v100=8 k80=4"));
+      changeSystems();
+      void simulate();
+    };
+    const read = async (key: string, input: HTMLInputElement) => {
+      const [file] = input.files ?? [];
+      if (!file) return;
+      files[key] = await file.text();
+      const named = systemsOf(files[key]);
+      if (named.length > 0) { systems.value = named.map((name) => `${name}=4`).join(" "); changeSystems(); }
+      void simulate();
+    };
     const first = names.filter((name) => ["round_robin", "fastest", "eft", "careful"].includes(name));
     const chosen = names.map((name) => h("label", { class: "choice" }, h("input", { type: "checkbox", value: name, checked: first.includes(name), onchange: () => void simulate() }), ` ${name}`));
     const said = h("p", { class: "status", role: "status" });
     const results = h("div", {});
     const simulate = async () => {
       const policies = chosen.map((label) => label.querySelector("input")!).filter((box) => box.checked).map((box) => box.value);
-      said.textContent = `cpu ${cpu.value} slots, gpu ${gpu.value} slots, ${jobs.value} jobs, load ${load.value}, times known to a factor of ${short(2 ** Number(sigma.value))}`;
+      const sized = Object.entries(slots).map(([name, input]) => `${name} ${input.value} slots`);
+      const missing = Object.entries(chosenFormat().files).filter(([key]) => !(key in files)).map(([, title]) => title);
+      const drawn = format.value === "synthetic" ? [`${jobs.value} jobs`, `load ${load.value}`] : [];
+      said.textContent = [...sized, ...drawn, `times known to a factor of ${short(2 ** Number(sigma.value))}`].join(", ");
       asked?.abort();
       const stopping = asked = new AbortController();
       if (policies.length === 0) { fill(results, h("p", {}, "Choose a policy.")); return; }
+      if (missing.length > 0) { fill(results, h("p", {}, `Choose a file: ${missing.join(", ")}.`)); return; }
+      if (sized.length === 0) { fill(results, h("p", {}, "Write the systems as NAME=SLOTS, such as v100=8 k80=4.")); return; }
       try {
-        const found: any[] = await ask("POST", "/api/schedule", { systems: [`cpu=${cpu.value}`, `gpu=${gpu.value}`], policies: policies.slice(0, 8), jobs: Number(jobs.value), load: Number(load.value), sigma: Number(sigma.value) }, stopping.signal);
+        const found: any[] = await ask("POST", "/api/schedule", {
+          systems: Object.entries(slots).map(([name, input]) => `${name}=${input.value}`), policies: policies.slice(0, 8), sigma: Number(sigma.value), format: format.value, ...files,
+          ...(format.value === "synthetic" ? { jobs: Number(jobs.value), load: Number(load.value) } : {}),
+        }, stopping.signal);
         latest = found;
         const rows: [string, string, (one: any) => string][] = [
           ["makespan", "makespan_s", (one) => `${short(one.makespan_s)} s`], ["mean completion", "avg_jct_s", (one) => `${short(one.avg_jct_s)} s`],
@@ -105,18 +160,21 @@ export class SystemsView {
           h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.policy), rows.map(([, key, text]) => h("td", {}, text(one), change(one[key], before.find((old) => old.policy === one.policy)?.[key])))))))),
           before.length > 0 && h("p", { class: "origin" }, "Percentages are against the numbers before the last change."),
           found.map((one) => h("figure", {}, h("figcaption", {}, h("b", {}, one.policy), ": jobs over the slots of each system, and how many wait"),
-            gantt(one.schedule, `Schedule of ${one.policy}`, { cpu: Number(cpu.value), gpu: Number(gpu.value) }, last),
+            gantt(one.schedule, `Schedule of ${one.policy}`, Object.fromEntries(Object.entries(slots).map(([name, input]) => [name, Number(input.value)])), last),
             steps(one.queue[0], one.queue[1], last, `Jobs that wait under ${one.policy}`))));
       } catch (error) {
         if (stopping.signal.aborted) return;
         if (!(error instanceof Refusal)) throw error;
         said.textContent = error.problem.message;
+        fill(results);
       }
     };
     fill(this.schedules, h("article", { class: "card" }, h("h2", {}, "Schedules"),
-      h("p", {}, "The same drawn jobs under several policies. Drag the size of a system and see what changes."),
-      h("div", { class: "toolbar" }, field("Slots of cpu", cpu), field("Slots of gpu", gpu), field("Jobs", jobs), field("Load", load), field("Error of times", sigma)),
+      h("p", {}, "The same jobs under several policies: drawn by chance, or those of a file. Drag the size of a system and see what changes."),
+      h("div", { class: "toolbar" }, field("Where jobs come from", format), field("Error of times", sigma)), inputs, sizes, drawing,
       h("fieldset", {}, h("legend", {}, "Policies"), chosen), said, results));
+    systems.value = chosenFormat().systems;
+    changeSystems();
     await simulate();
   }
 }

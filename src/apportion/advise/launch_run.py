@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apportion.coexecution.bound import BoundKernel
 from apportion.coexecution.compare import Comparison, compare
+from apportion.coexecution.objective import TIME, Objective, PowerModel
+from apportion.coexecution.policies.objective_policy import ObjectivePolicy
 from apportion.coexecution.sharing import Together
 from apportion.runtime.arguments import Arguments
 from apportion.runtime.default_arguments import outside
@@ -30,14 +32,47 @@ class LaunchRun:
     "None where the code proves that every access stays inside, or where the caller trusts it."
     confinement: dict[str, Any] | None
     "What holds the process that ran the kernel, as `jobs.cage` tells it; None where nothing is known."
+    power: PowerModel | None = None
+    "What devices draw, where the split was chosen for more than time."
+
+    def energy(self) -> dict[str, Any] | None:
+        """Joules of the launch, and of each device alone, by what devices draw; None if time alone counts."""
+        if self.power is None:
+            return None
+        execution, power = self.comparison.execution, self.power
+        working = {device.device: device.seconds for device in execution.outcome.devices if device.groups}
+        return {
+            "joules": power.joules(execution.seconds, working),
+            "alone": {name: power.joules(taken, {name: taken}) for name, taken in execution.alone.items()},
+            "watts": {"idle": power.idle, **power.active},
+            "origin": dict(power.origin),
+        }
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `apportion run --json`, but for the energy."""
+        """The keys of `apportion run --json`."""
         return self.comparison.as_json() | {
             "assumed": list(self.assumed), "printed": self.printed,
             "checked": None if self.checked is None else self.checked.as_json(),
-            "confinement": self.confinement,
+            "confinement": self.confinement, "energy": self.energy(),
         }  # fmt: skip
+
+
+def aimed_for(shared: Together, objective: Objective, watts: Mapping[str, str]) -> PowerModel | None:
+    """Have `shared` choose the split for an objective; what its devices draw, None where time alone counts.
+
+    Args:
+        watts: device → what it draws at work, or `120:30` with what it draws idle; else it is measured.
+
+    Raises:
+        InvalidSetting: what a device draws is neither given nor can be measured.
+    """
+    if objective == TIME:
+        return None
+    from apportion.measure.device_power import power_model  # it loads the bundled kernels
+
+    power = power_model(shared.backend, shared.devices, watts)
+    shared.policy = ObjectivePolicy(objective, power)
+    return power
 
 
 def checked_bounds(
@@ -63,6 +98,7 @@ def run_launch(
     checked: Checked | None = None,
     repeats: int = 3,
     cuts: bool = False,
+    power: PowerModel | None = None,
     report: Callable[[str, float], None] | None = None,
 ) -> LaunchRun:
     """Run a launch under the policy of `shared`, and time it on each device alone; see `compare`."""
@@ -71,8 +107,9 @@ def run_launch(
     bound.binding.give_back()
     held = shared.backend.confinement()
     return LaunchRun(
-        comparison, tuple(map(str, arguments.assumed)), printed, checked, held.as_json() if held else None
-    )
+        comparison, tuple(map(str, arguments.assumed)), printed, checked,
+        held.as_json() if held else None, power,
+    )  # fmt: skip
 
 
 def _printed(shared: Together, bound: BoundKernel) -> str:

@@ -82,6 +82,10 @@ GROUPS = {
     },
     "Tool": {
         "serve": ("apportion.cli.studio:serve", "Open the studio: a page and a service on this machine."),
+        "jobs": (
+            "apportion.cli.service_jobs:jobs",
+            "List, follow and cancel the jobs of a running studio.",
+        ),
         "demo": ("apportion.cli.demo:demo", "See the product work on a bundled kernel."),
         "doctor": (
             "apportion.cli.doctor:doctor",
@@ -91,6 +95,9 @@ GROUPS = {
 }
 "A group of the help, its verbs, the function that serves each, and its line in the help (said here so that \
 help loads no verb)."
+
+ALWAYS_SERVED = ("jobs",)
+"Verbs that only a service answers: they take --server themselves."
 
 COMMANDS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
 
@@ -151,7 +158,8 @@ def _run(served: App, commands: Mapping[str, object], words: list[str]) -> None:
     # cyclopts would load every verb to say this.
     if words and not words[0].startswith("-") and words[0] not in commands:
         raise UnknownName("command", words[0], commands)
-    if any(word.partition("=")[0] == "--server" for word in words):
+    there = not words or words[0] not in ALWAYS_SERVED
+    if there and any(word.partition("=")[0] == "--server" for word in words):
         from apportion.cli.remote import serve_there, taken_from  # only then is it needed
 
         address, words = taken_from(words)

@@ -23,6 +23,8 @@ _Json = Annotated[bool, Parameter(negative="")]
 def list_models(*, question: str | None = None, json: _Json = False) -> None:
     """List the shipped models: what each answers, of what, how good it is. A star marks the default.
 
+    Where a model is worse than the trivial answer in brackets, its score says what it missed.
+
     Args:
         question: List only models that answer this question: shares, times, relative-performance, ranking or
             data-flow.
@@ -36,10 +38,16 @@ def list_models(*, question: str | None = None, json: _Json = False) -> None:
         found = [one for one in manifest.models if one.question == asked and question in (None, asked)]
         if json:
             for one in found:
-                print_json({**vars(one), "default": one.name in chosen})
+                print_json({**one.as_json(), "default": one.name in chosen})
         elif found:
             rows = [
-                (one.name, "*" if one.name in chosen else "", one.about, size_in_words(one.size), one.score)
+                (
+                    one.name,
+                    "*" if one.name in chosen else "",
+                    one.about,
+                    size_in_words(one.size),
+                    "; missed: ".join((one.score, *one.misses)),
+                )
                 for one in found
             ]
             title = f"{asked}: {sentence}"

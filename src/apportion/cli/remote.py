@@ -17,7 +17,8 @@ from apportion.advise.relative_answers import read_profiles
 from apportion.cli.building import USUAL
 from apportion.cli.measure import numbers_of
 from apportion.cli.relative import known_time
-from apportion.cli.show import note, print_json, print_table
+from apportion.cli.run import WATTS, pair_of
+from apportion.cli.show import note, print_json, print_table, shortened
 from apportion.client import Client
 from apportion.errors import InvalidSetting, UnknownName
 from apportion.measure.campaign import TABLE, kernel_files
@@ -70,12 +71,7 @@ def serve_there(app: App, address: str, words: list[str]) -> None:
         else:
             for warning in answer.get("warnings", ()):
                 note(f"Warning: {warning}.")
-            print_table(("", "answer"), [(key, _words(value)) for key, value in answer.items()])
-
-
-def _words(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) < 400 else f"{text[:400]}… (--json prints it whole)"
+            print_table(("", "answer"), [(key, shortened(value)) for key, value in answer.items()])
 
 
 def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -145,7 +141,9 @@ def _analyze(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _run(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     building = given.pop("building", USUAL)
     names = ("source", "global_size", "local_size", "kernel", "arg", "split", "devices", "repeat", "seed")
-    settings = _sizes(_only(given, *names, "trust", "seconds"))
+    settings = _sizes(_only(given, *names, "trust", "seconds", "objective", "watts"))
+    if "watts" in settings:
+        settings["watts"] = dict(pair_of(text, WATTS) for text in settings["watts"])
     if isinstance(settings.get("devices"), str):
         settings["devices"] = settings["devices"].split(",")
     source = building.source(settings.pop("source"))
@@ -202,6 +200,7 @@ def _relative(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]
 def _schedule(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     files = ("trace", "throughputs", "times")
     settings = _only(given, *files, "format", "systems", "policy", "sigma", "seed", "jobs", "load")
+    named = {name: str(settings[name]) for name in files if name in settings}
     for name in files:
         if name in settings:
             if settings[name].suffix == ".parquet":
@@ -210,6 +209,7 @@ def _schedule(client: Client, given: dict[str, Any]) -> Iterator[dict[str, Any]]
     settings["policies"] = settings.pop("policy", ["eft"])
     usual = {"format": "table", "jobs": 1000}
     for answer in client.schedule(settings.pop("systems", ()), **usual | settings):
+        answer["repeat"] |= named
         yield {name: value for name, value in answer.items() if name not in ("schedule", "queue")}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from apportion.advise.launch_run import checked_bounds, run_launch
+from apportion.advise.launch_run import aimed_for, checked_bounds, run_launch
 from apportion.advise.learned_policy import asking, learned
 from apportion.cli.building import USUAL, Building
 from apportion.cli.devices import note_left_out
@@ -16,7 +16,6 @@ from apportion.coexecution import page as reports
 from apportion.coexecution.compare import Comparison
 from apportion.coexecution.launch_memory import IN_CACHE
 from apportion.coexecution.objective import TIME, PowerModel, objective_of
-from apportion.coexecution.policies.objective_policy import ObjectivePolicy
 from apportion.coexecution.sharing import Together
 from apportion.errors import InvalidSetting
 from apportion.program.kernel.bounds import NDRange, sizes_of
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 _LIST = Parameter(negative="")
 _FLAG = Parameter(negative="")
+WATTS = "--watts cpu=120:30"
 _FORESEEING = ("learned+feedback", "learned", "bayes", "dynamic", "static")
 "Policies that ask how fast devices are."
 
@@ -105,9 +105,9 @@ def run(
         json: Print one line of JSON.
         report: Write an HTML page with the time of every cut.
     """
-    merges = dict(_pair(text, "--merge y=sum") for text in merge)
-    outputs = [_pair(text, "--out y=result.npy") for text in out]
-    given = dict(_pair(text, "--watts cpu=120:30") for text in watts)
+    merges = dict(pair_of(text, "--merge y=sum") for text in merge)
+    outputs = [pair_of(text, "--out y=result.npy") for text in out]
+    given = dict(pair_of(text, WATTS) for text in watts)
     aim = objective_of(objective)
     if aim != TIME and split != "auto":
         raise InvalidSetting("--objective chooses the split itself: leave --split out")
@@ -150,10 +150,10 @@ def run(
             for info in shared.devices:
                 if info.id in new:
                     note_left_out(info)
-        power = None if aim == TIME else _power(shared, given)
-        if power is not None:
-            shared.policy = ObjectivePolicy(aim, power)
-        ran = run_launch(shared, bound, arguments, checked=checked, repeats=repeat, cuts=report is not None)
+        power = aimed_for(shared, aim, given)
+        ran = run_launch(
+            shared, bound, arguments, checked=checked, repeats=repeat, cuts=report is not None, power=power
+        )
         comparison = ran.comparison
         if ran.printed and not json:
             note(f"The kernel printed:\n{ran.printed}")
@@ -162,35 +162,14 @@ def run(
         if report is not None:
             replace_file(report, reports.page(comparison, shared.devices))
         if json:
-            energy = None if power is None else rounded(_energy(comparison, power))
-            print_json(rounded(ran.as_json()) | {"energy": energy})
+            print_json(rounded(ran.as_json()))
         else:
             _print(comparison, checked, {info.id: info.name for info in shared.devices})
-            if power is not None:
-                note(_energy_in_words(comparison, power))
+            if (energy := ran.energy()) is not None and power is not None:
+                note(_energy_in_words(energy, power))
 
 
-def _power(shared: Together, given: dict[str, str]) -> PowerModel:
-    from apportion.measure.device_power import power_model  # it loads the bundled kernels
-
-    return power_model(shared.backend, shared.devices, given)
-
-
-def _energy(comparison: Comparison, power: PowerModel) -> dict[str, Any]:
-    """Joules of the launch, and of each device alone, by what devices draw."""
-    execution = comparison.execution
-    working = {device.device: device.seconds for device in execution.outcome.devices if device.groups}
-    alone = {name: power.joules(taken, {name: taken}) for name, taken in execution.alone.items()}
-    return {
-        "joules": power.joules(execution.seconds, working),
-        "alone": alone,
-        "watts": {"idle": power.idle, **power.active},
-        "origin": dict(power.origin),
-    }
-
-
-def _energy_in_words(comparison: Comparison, power: PowerModel) -> str:
-    energy = _energy(comparison, power)
+def _energy_in_words(energy: dict[str, Any], power: PowerModel) -> str:
     alone = ", ".join(f"{name} alone {joules:.3g} J" for name, joules in energy["alone"].items())
     watts = ", ".join(f"{name} {power.active[name]:.0f} W ({said})" for name, said in power.origin.items())
     return (
@@ -230,7 +209,12 @@ def _policy(split: str) -> str:
     return "learned+feedback" if split == "auto" else split
 
 
-def _pair(text: str, example: str) -> tuple[str, str]:
+def pair_of(text: str, example: str) -> tuple[str, str]:
+    """The name and the value of an option such as the example.
+
+    Raises:
+        InvalidSetting: it is not written so.
+    """
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise InvalidSetting(f"Write it like {example}, not {text!r}")

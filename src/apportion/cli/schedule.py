@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from apportion.schedule.problem import ScheduleSettings
 from apportion.schedule.quality import ScheduleSummary
 from apportion.schedule.readers import readers
 from apportion.schedule.readers.trace_source import TraceRequest
+from apportion.schedule.repeat import repeated_run
 from apportion.schedule.simulate import RUN_TO_END, SimulatedPolicy, write_jobs
 from apportion.schedule.simulate import simulate as simulate_policies
 from apportion.schedule.trace import JobTrace, parse_systems
@@ -140,14 +140,10 @@ def simulate(
     names = policy or ["eft"]
     results: list[SimulatedPolicy] = []
     found = simulate_policies(read, names, beliefs=beliefs, settings=settings, execution=execution, trim=trim)
-    asked = {
-        "apportion": version("apportion"), "format": format, "trace": trace, "throughputs": throughputs,
-        "times": times, "systems": [one.written for one in read.systems],
-        "drawn": None if trace else {"jobs": jobs, "load": load, "cycles": cycles,
-                                     "largest_width": largest_width},
-        "predictions": predictions, "anchor": anchor, "sigma": sigma, "execution": execution, "trim": trim,
-        "settings": settings,
-    }  # fmt: skip
+    asked = repeated_run(
+        request, read.systems, format=format, settings=settings, predictions=predictions, anchor=anchor,
+        sigma=sigma, execution=execution, trim=trim,
+    )  # fmt: skip
     for result in progress(found, label="Policies", total=len(names), quiet=json):
         for said in result.schedule.notes:
             note(f"{result.summary.policy}: {said}")

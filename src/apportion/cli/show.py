@@ -118,6 +118,12 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def shortened(value: Any) -> str:
+    """A value of an answer in a table's cell: what is very long is cut."""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) < 400 else f"{text[:400]}… (--json prints it whole)"
+
+
 def size_in_words(count: int) -> str:
     """A number of bytes for people: `3.2 MiB`."""
     size = float(count)

@@ -15,6 +15,7 @@ from apportion.advise.installation import Compiler, Missing
 from apportion.learn.ranking.rankings import RankedGraph
 from apportion.runtime.base import DeviceInfo
 from apportion.schedule.quality import ScheduleSummary
+from apportion.schedule.repeat import RepeatedRun
 
 _EXACT: Any = {"extra": "forbid", "use_attribute_docstrings": True}
 State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
@@ -332,12 +333,15 @@ class JobBar:
     job: str
     begin: float
     end: float
+    slots: int
+    "How many slots of the system it takes."
 
 
 @dataclass(frozen=True)
 class _Drawn:
     __pydantic_config__: ClassVar[Any] = _EXACT
 
+    repeat: RepeatedRun
     schedule: list[JobBar]
     queue: tuple[list[float], list[float]]
     "Times, and how many jobs wait from then on."
@@ -417,6 +421,8 @@ class ModelAnswer:
     about: str
     score: str
     folder: str
+    misses: list[str]
+    "Each measure by which it is worse than the trivial answer in its score."
     default: bool
 
 
@@ -479,8 +485,23 @@ class BoundsAnswer:
 
 
 @dataclass(frozen=True)
+class EnergyAnswer:
+    """Joules of a launch by what its devices draw."""
+
+    __pydantic_config__: ClassVar[Any] = _EXACT
+
+    joules: float
+    alone: dict[str, float]
+    "Device → joules of the launch there alone."
+    watts: dict[str, float]
+    "Device → what it draws while it works; `idle` → what the machine draws anyway."
+    origin: dict[str, str]
+    "Device → `measured` or `given`."
+
+
+@dataclass(frozen=True)
 class RunAnswer:
-    """What `apportion run --json` prints, in milliseconds, with the launch, its work and its energy."""
+    """What `apportion run --json` prints, in milliseconds, with the launch, its work and metered joules."""
 
     __pydantic_config__: ClassVar[Any] = _EXACT
 
@@ -511,8 +532,10 @@ class RunAnswer:
     checked: BoundsAnswer | None
     "Null where the code proves that every access stays inside its array, or where it is trusted."
     confinement: dict[str, Any] | None
-    energy: dict[str, Any]
-    "Joules of a launch by the meters of the machine, or the reason why there are none."
+    energy: EnergyAnswer | None
+    "Null where the split was chosen for time alone."
+    metered: dict[str, Any]
+    "Joules of a launch by the machine's meters, with all else that ran; or the reason why there are none."
 
 
 @dataclass(frozen=True)

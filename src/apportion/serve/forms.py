@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from apportion.advise.queries import Query, Size
+from apportion.coexecution.objective import TIME, objective_of
 from apportion.errors import InvalidSetting
 from apportion.learn.ranking.ridge import TuningPlan
 from apportion.program.buildfile import BuildOptions, parsed, words_of
@@ -255,6 +256,10 @@ class RunForm:
     arguments: list[str] = field(default_factory=list)
     "Such as x=float32[N], n=3 or t=local:1024; no files."
     split: str = "auto"
+    objective: str = "time"
+    "What the split is chosen for: time, energy, edp, or a limit such as 250W."
+    watts: dict[str, str] = field(default_factory=dict)
+    "Device → what it draws while it works, or `120:30` with what it draws idle; else it is measured."
     devices: list[str] = field(default_factory=list)
     repeat: int = 3
     seed: int = 0
@@ -280,8 +285,12 @@ class RunForm:
             raise InvalidSetting("seed must be 0 to 2^63 - 1")
         if not 0 < self.seconds <= 600:
             raise InvalidSetting(f"seconds must be more than 0 and at most 600, not {self.seconds:g}")
-        if len(self.devices) > 16 or len(self.split) > 40 or len(self.name) > 120:
-            raise InvalidSetting("devices, split or name is too long")
+        if objective_of(self.objective) != TIME and self.split != "auto":
+            raise InvalidSetting("The objective chooses the split itself: leave split out")
+        if len(self.watts) > 16 or any(len(name) + len(one) > 80 for name, one in self.watts.items()):
+            raise InvalidSetting('watts are those of up to 16 devices, such as {"cpu": "120:30"}')
+        if len(self.devices) > 16 or len(self.split) > 40 or len(self.objective) > 40 or len(self.name) > 120:
+            raise InvalidSetting("devices, split, objective or name is too long")
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def trained(folder: Path) -> list[dict[str, Any]]:
     """The models that were trained here, as `apportion models list --json` describes models."""
     if not any(folder.glob(f"*/{DESCRIPTION}")):
         return []
-    return [{**vars(one), "name": one.folder, "default": False} for one in list_again(folder).models]
+    return [{**one.as_json(), "name": one.folder, "default": False} for one in list_again(folder).models]
 
 
 def event_of(line: str) -> dict[str, Any]:

@@ -21,13 +21,14 @@ from apportion.advise.explain import explain
 from apportion.advise.inspect import inspect, work_done
 from apportion.advise.installation import examine
 from apportion.advise.launch_picture import launch_picture
-from apportion.advise.launch_run import checked_bounds, run_launch
+from apportion.advise.launch_run import aimed_for, checked_bounds, run_launch
 from apportion.advise.learned_policy import learned
 from apportion.advise.predictor import predict
 from apportion.advise.recorded_tuning import tune_recorded, tune_table
 from apportion.advise.relative_answers import predict as predict_relative
 from apportion.advise.relative_answers import profiles_of, shipped
 from apportion.coexecution.bound import BoundKernel
+from apportion.coexecution.objective import objective_of
 from apportion.coexecution.sharing import Together
 from apportion.data.configurations import ConfigurationStore
 from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
@@ -57,6 +58,7 @@ from apportion.schedule.policies import policies
 from apportion.schedule.problem import ScheduleSettings
 from apportion.schedule.readers import readers
 from apportion.schedule.readers.trace_source import TraceRequest
+from apportion.schedule.repeat import repeated_run
 from apportion.schedule.report import queue_of
 from apportion.schedule.simulate import simulate
 from apportion.schedule.trace import parse_systems
@@ -211,20 +213,25 @@ def _schedule(form: ScheduleForm, report: Report) -> list[dict[str, Any]]:
         trace = readers.load(form.format)(request)
     beliefs = None if form.sigma is None else with_errors(trace, form.sigma, form.seed)
     settings = ScheduleSettings(seed=form.seed)
+    sent = [Path(name) if name in files else None for name in places]
+    named = replace(request, trace=sent[0], throughputs=sent[1], times=sent[2])
+    asked = repeated_run(named, trace.systems, format=form.format, settings=settings, sigma=form.sigma)
     found = []
     for one in simulate(trace, form.policies, beliefs=beliefs, settings=settings):
         schedule = one.schedule
         bars = [
-            {"system": systems[system].name, "job": str(job), "begin": begin, "end": end}
-            for system, job, begin, end in zip(
+            {"system": systems[system].name, "job": str(job), "begin": begin, "end": end, "slots": slots}
+            for system, job, begin, end, slots in zip(
                 schedule.system.tolist(), trace.job.tolist(), schedule.start.tolist(), schedule.end.tolist(),
-                strict=True,
+                trace.width.tolist(), strict=True,
             )
         ]  # fmt: skip
         times, waiting = queue_of(trace, one)
         found.append(
-            asdict(one.summary) | {"schedule": bars[:_MOST_BARS], "queue": [times.tolist(), waiting.tolist()]}
-        )
+            asdict(one.summary)
+            | {"repeat": asdict(asked), "schedule": bars[:_MOST_BARS],
+               "queue": [times.tolist(), waiting.tolist()]}
+        )  # fmt: skip
     return found
 
 
@@ -309,16 +316,17 @@ def _run(form: RunForm, report: Report) -> dict[str, Any]:
         report({"stage": "checking bounds", "part": 0.02})
         checked = checked_bounds(shared, made, trust=form.trust)
         bound = shared.bind(*values.values(), global_size=shape, local_size=local)
+        power = aimed_for(shared, objective_of(form.objective), form.watts)
         found = run_launch(
-            shared, bound, made, checked=checked, repeats=form.repeat, cuts=form.cuts,
+            shared, bound, made, checked=checked, repeats=form.repeat, cuts=form.cuts, power=power,
             report=lambda stage, part: report({"stage": stage, "part": part}),
         )  # fmt: skip
         report({"stage": "reading the meters of energy", "part": 0.95})
-        energy = energy_of(lambda: bound.run(shared.policy))
+        metered = energy_of(lambda: bound.run(shared.policy))
         devices = {info.id: info.name for info in shared.devices}
         return found.as_json() | {
             "devices": devices, "launch": _launch(span, values), "work": _work(shared, span, bound),
-            "energy": energy,
+            "metered": metered,
         }  # fmt: skip
 
 
@@ -340,7 +348,7 @@ def _models(form: Any, folder: Path | None, report: Report) -> list[dict[str, An
     """What `apportion models list --json` prints, and the models that were trained here."""
     manifest = weights.manifest()
     chosen = set(manifest.defaults.values())
-    shipped = [{**vars(one), "default": one.name in chosen} for one in manifest.models]
+    shipped = [{**one.as_json(), "default": one.name in chosen} for one in manifest.models]
     return shipped + ([] if folder is None else trained(folder))
 
 

@@ -6,6 +6,7 @@ Users' models are kept the same way in the user's own folder, and are found by n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
@@ -21,6 +22,29 @@ WEIGHTS = Path(__file__).parent
 MANIFEST = "manifest.json"
 OWN = "models"
 "The folder of the user's own, in `settings.home_folder`."
+
+
+@dataclass(frozen=True)
+class ScoreMeasure:
+    """A measure that the lines of scores hold, and the trivial answer that they hold beside it."""
+
+    own: str
+    "Pattern with the value."
+    trivial: str
+    "Pattern with the trivial answer's name, and its value."
+    less_is_better: bool
+
+
+_USUAL, _CHANCE = "(always the fastest on average): ", "(by chance): "
+MEASURES = (
+    ScoreMeasure(r"\bMAE ([\d.]+)", r"(always 50 %|a constant): ([\d.]+)", less_is_better=True),
+    ScoreMeasure(r"\bdevice ([\d.]+)", r"(one device): ([\d.]+)", less_is_better=False),
+    ScoreMeasure(r"\bF1 ([\d.]+)", r"(yes to every node): ([\d.]+)", less_is_better=False),
+    ScoreMeasure(r"fastest system named ([\d.]+)", rf"{_USUAL}([\d.]+)", less_is_better=False),
+    ScoreMeasure(r"time lost ([\d.]+)x", rf"{_USUAL}[\d.]+, ([\d.]+)", less_is_better=True),
+    ScoreMeasure(r"\bOPA ([\d.]+)", rf"{_CHANCE}([\d.]+)", less_is_better=False),
+    ScoreMeasure(r"first choice (\d+)% slower", rf"{_CHANCE}[\d.]+, (\d+)", less_is_better=True),
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +71,24 @@ class ShippedModel:
     "How good it is, beside a trivial answer."
     folder: str = ""
     "Its folder, beside the manifest."
+
+    @property
+    def misses(self) -> list[str]:
+        """Each measure of its score by which it is worse than the trivial answer beside it, in words."""
+        own, _, trivial = self.score.rpartition(" (")
+        found = []
+        for measure in MEASURES:
+            reached, without = re.search(measure.own, own), re.search(measure.trivial, trivial)
+            if reached is None or without is None:
+                continue
+            ours, theirs = float(reached[1]), float(without[2])
+            if ours > theirs if measure.less_is_better else ours < theirs:
+                found.append(f"{reached[0]} is worse than {without[1]} ({without[2]})")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """What `apportion models list --json` prints of it, but for whether it is a default."""
+        return {**asdict(self), "misses": self.misses}
 
 
 @dataclass(frozen=True)
