@@ -169,6 +169,20 @@ def test_a_broken_kernel_is_told_with_its_line(service):
     assert "undeclared identifier" in error["message"]
 
 
+@pytest.mark.parametrize("address", ["graph", "predict"])
+def test_half_a_letter_that_a_compiler_quotes_is_no_fault(service, address):
+    # LLVM quotes some bytes of what it cannot read, and the last letter may be cut.
+    texts = ["x" * more + "\u00fc" * 40 for more in range(2)]
+    for text in (*texts, "e6L\u00e6\u00eb\u00a3\u00f0\U0009a798\u00f0\u00c2\u00f0\u00c2\u00f0\u00c2"):
+        source = {"text": text, "name": "f.ll", "language": "llvm"}
+        answer = service.ask(
+            "POST", f"/api/{address}", {"source": source, **(LAUNCH if address == "predict" else {})}
+        )
+        assert answer.status == 422, answer.text
+        assert "expected a top-level entity" in answer.json["error"]["message"]
+        answer.text.encode()  # valid Unicode
+
+
 def test_an_unknown_field_and_a_wrong_value_are_named(service):
     answer = service.ask("POST", "/api/predict", {"source": opencl(SAXPY), "local_size": 64, "byts": 1})
     assert answer.status == 422

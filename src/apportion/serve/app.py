@@ -40,7 +40,7 @@ from apportion.serve.forms import (
     TrainForm,
     TuneForm,
 )
-from apportion.serve.guard import Application, Guard
+from apportion.serve.guard import Application, Guard, json_bytes
 from apportion.serve.history import STATES, History
 from apportion.serve.jobs import JobBoard
 from apportion.serve.known_kernels import KnownKernels
@@ -149,6 +149,14 @@ class Service:
             raise Refused(403, "This service runs no code: it was started with --no-run")
 
 
+class Json(JSONResponse):
+    """An answer; what is no Unicode in it, as in half a letter of a source, becomes `?`."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes that are sent."""
+        return json_bytes(content)
+
+
 def application(settings: ServiceSettings) -> Application:
     """The whole service, behind its guard."""
     service = Service(settings)
@@ -191,7 +199,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         responses=_gives("POST /api/predict"),
     )
     async def predict(form: PredictForm) -> Response:
-        return JSONResponse(await service.known.predict(form))
+        return Json(await service.known.predict(form))
 
     @app.post(
         "/api/predict/batch",
@@ -200,7 +208,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     )
     async def predict_all(form: PredictAllForm) -> Response:
         found = await service.known.predict_all(form)
-        return JSONResponse(
+        return Json(
             [{"error": failure_of(one)[1]} if isinstance(one, ApportionError) else one for one in found]
         )
 
@@ -210,11 +218,11 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         responses=_gives("POST /api/inspect"),
     )
     async def inspect(form: InspectForm) -> Response:
-        return JSONResponse(await service.inspect(form))
+        return Json(await service.inspect(form))
 
     def asks(verb: str, form_type: type, summary: str, path: str | None = None) -> None:
         async def ask(form: Any) -> Response:
-            return JSONResponse(await service.pool.ask(verb, form))
+            return Json(await service.pool.ask(verb, form))
 
         ask.__annotations__["form"] = form_type
         address = f"/api/{path or verb}"
@@ -240,7 +248,7 @@ def _add_machine(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/health"),
     )
     async def health() -> Response:
-        return JSONResponse(
+        return Json(
             {
                 "version": app.version, "runs_code": service.settings.runs_code,
                 "sandboxed": service.pool.restricted, "waiting": service.pool.waiting,
@@ -253,7 +261,7 @@ def _add_machine(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/devices"),
     )
     async def devices() -> Response:
-        return JSONResponse(await service.devices())
+        return Json(await service.devices())
 
     @app.get(
         "/api/doctor",
@@ -261,7 +269,7 @@ def _add_machine(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/doctor"),
     )
     async def doctor() -> Response:
-        return JSONResponse(without_paths(await service.pool.ask("doctor", {}, seconds=_DOCTOR_SECONDS)))
+        return Json(without_paths(await service.pool.ask("doctor", {}, seconds=_DOCTOR_SECONDS)))
 
     @app.get(
         "/api/models",
@@ -269,17 +277,17 @@ def _add_machine(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/models"),
     )
     async def models() -> Response:
-        return JSONResponse(await service.pool.ask("models", {}))
+        return Json(await service.pool.ask("models", {}))
 
     @app.get(
         "/api/policies", summary="The names of the scheduling policies", responses=_gives("GET /api/policies")
     )
     async def policies() -> Response:
-        return JSONResponse(await service.pool.ask("policies", {}))
+        return Json(await service.pool.ask("policies", {}))
 
     @app.get("/api/examples", summary="Kernels to start from", responses=_gives("GET /api/examples"))
     async def examples() -> Response:
-        return JSONResponse(starters())
+        return Json(starters())
 
     @app.get(
         "/api/examples/profiles",
@@ -287,7 +295,7 @@ def _add_machine(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/examples/profiles"),
     )
     async def example_profiles() -> Response:
-        return JSONResponse(await service.pool.ask("example-profiles", {}))
+        return Json(await service.pool.ask("example-profiles", {}))
 
 
 def _add_jobs(app: FastAPI, service: Service) -> None:
@@ -295,7 +303,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         service.may_run()
         client = request.client.host if request.client is not None else ""
         job = service.jobs.add(verb, asdict(form), name, client)
-        return JSONResponse(job.summary(), status_code=202, headers={"Location": f"/api/jobs/{job.id}"})
+        return Json(job.summary(), status_code=202, headers={"Location": f"/api/jobs/{job.id}"})
 
     @app.post(
         "/api/run",
@@ -336,7 +344,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/measured"),
     )
     async def measured() -> Response:
-        return JSONResponse(service.history.measured())
+        return Json(service.history.measured())
 
     @app.get("/api/jobs", summary="The latest jobs, newest first", responses=_gives("GET /api/jobs"))
     async def jobs(
@@ -345,7 +353,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         if state is not None and state not in STATES:
             raise UnknownName("state of jobs", state[:64], STATES)
         found = service.history.jobs(limit=limit, before=before, states=() if state is None else (state,))
-        return JSONResponse([job.summary() for job in found])
+        return Json([job.summary() for job in found])
 
     @app.get(
         "/api/jobs/{id}",
@@ -353,7 +361,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         responses=_gives("GET /api/jobs/{id}"),
     )
     async def job(id: str) -> Response:
-        return JSONResponse(service.history.job(id).as_json())
+        return Json(service.history.job(id).as_json())
 
     @app.get(
         "/api/jobs/{id}/events", summary="What a job says, as server-sent events, until it ends",
@@ -371,19 +379,19 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         responses=_gives("POST /api/jobs/{id}/cancel"),
     )
     async def cancel(id: str) -> Response:
-        return JSONResponse(service.jobs.cancel(id).summary())
+        return Json(service.jobs.cancel(id).summary())
 
     @app.patch("/api/jobs/{id}", summary="Give a job a name", responses=_gives("PATCH /api/jobs/{id}"))
     async def rename(id: str, form: NameForm) -> Response:
         service.history.rename(id, form.name.strip())
-        return JSONResponse(service.history.job(id).summary())
+        return Json(service.history.job(id).summary())
 
     @app.delete(
         "/api/jobs/{id}", summary="Forget a job that has ended", responses=_gives("DELETE /api/jobs/{id}")
     )
     async def remove(id: str) -> Response:
         service.history.remove(id)
-        return JSONResponse({"removed": id})
+        return Json({"removed": id})
 
 
 async def _stream(service: Service, id: str, after: int) -> AsyncIterator[str]:
@@ -413,7 +421,7 @@ def _add_page(app: FastAPI) -> None:
 
 def _error(status: int, body: dict[str, Any], retry_after: int | None = None) -> Response:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return JSONResponse({"error": body}, status_code=status, headers=headers)
+    return Json({"error": body}, status_code=status, headers=headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

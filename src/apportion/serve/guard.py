@@ -170,6 +170,12 @@ def _client_of(scope: MutableMapping[str, Any]) -> str:
     return scope["client"][0] if scope.get("client") else ""
 
 
+def json_bytes(value: Any) -> bytes:
+    """JSON as it is sent: valid UTF-8, whatever a compiler quoted of a source."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
 def replayed(body: bytes, receive: Receive) -> Receive:
     """What was read already, once; then whatever else the client does."""
     left = [body]
@@ -184,7 +190,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 async def _refuse(refused: Refused, send: Send) -> None:
     status, body = failure_of(refused)
-    data = json.dumps({"error": body}).encode()
+    data = json_bytes({"error": body})
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(data)).encode()),

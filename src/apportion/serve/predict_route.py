@@ -5,7 +5,6 @@ Only a request whose body is right is answered here. The framework gets any othe
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from apportion.errors import ApportionError
 from apportion.serve.failures import BUG, failure_of
 from apportion.serve.forms import PredictForm
-from apportion.serve.guard import Application, Receive, Send, replayed
+from apportion.serve.guard import Application, Receive, Send, json_bytes, replayed
 
 _FORM = TypeAdapter(PredictForm)
 Answers = Callable[[PredictForm], Awaitable[dict[str, Any]]]
@@ -50,7 +49,7 @@ class PredictRoute:
         except Exception as error:
             traceback.print_exception(error, file=sys.stderr)
             status, answer = 500, {"error": BUG}
-        data = json.dumps(answer, separators=(",", ":")).encode()
+        data = json_bytes(answer)
         headers.append((b"content-length", str(len(data)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
