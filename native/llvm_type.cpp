@@ -193,7 +193,7 @@ TypeId TypeTable::base(Cursor& c) {
     if (word == "ptr") {
         const char* after = c.p;
         c.skip_blanks();
-        if (strncmp(c.p, "addrspace", 9) == 0) return opaque_pointer(address_space(c));
+        if (strncmp(c.p, "addrspace", 9) == 0 && c.p[9] != 'c') return opaque_pointer(address_space(c));
         c.p = after;
         return opaque_pointer(0);
     }
@@ -233,7 +233,7 @@ TypeId TypeTable::parse(Cursor& c) {
             } while (c.eat(','));
             c.need(')');
             id = function(id, parameters, variadic);
-        } else if (*c.p == 'a' && strncmp(c.p, "addrspace", 9) == 0) {
+        } else if (*c.p == 'a' && strncmp(c.p, "addrspace", 9) == 0 && c.p[9] != 'c') {  // no addrspacecast
             uint64_t space = address_space(c);
             if (!c.eat('*')) c.fail_here("expected '*' after an address space");
             id = pointer_to(id, space);

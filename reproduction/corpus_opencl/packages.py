@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import subprocess
@@ -19,6 +20,8 @@ from apportion.program.buildfile import BuildOptions, name_of, parsed, words_of
 PLAN = Path(__file__).with_name("packages.toml")
 _SEED = 19
 "Draws files where a package has very many."
+_MOST_ARRAYS = 4
+"Of a kernel, whose arrays may each have two dimensions or three."
 _KERNEL = re.compile(r"^\s*(?:__)?kernel\b|\bKERNEL_FQ\b", re.MULTILINE)
 _DEBIAN = "http://deb.debian.org/debian"
 _APT = ("-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Sandbox::User=root")
@@ -62,8 +65,11 @@ class Package:
         names = sorted(set(re.findall(self.name_pattern, text))) if self.name_pattern else []
         written = {name for name in names if re.search("dst|out", name, re.IGNORECASE)}
         every = set(names)
-        flat = {False: [set(), every], True: [every, set()]}["2d" in path.name]
-        for two_dimensional in [*flat, written, every - written] if names and self.flat else [set()]:
+        likely = {False: [set(), every], True: [every, set()]}["2d" in path.name]
+        sizes = range(1, len(every)) if len(every) <= _MOST_ARRAYS else ()
+        others = [set(some) for size in sizes for some in itertools.combinations(names, size)]
+        ways = [*likely, written, every - written, *others]
+        for two_dimensional in dict.fromkeys(map(frozenset, ways)) if names and self.flat else [set()]:
             macros = tuple(
                 self._macro(macro, name, flat=name in two_dimensional)
                 for name in names
@@ -106,11 +112,14 @@ def packages(folder: Path) -> Iterator[Package]:
     for name, said in tomllib.loads(PLAN.read_text()).items():
         root = folder / name / "tree"
         if root.is_dir() and (folder / name / "version").is_file():
+            options = said.get("options", "")
             for header in said.get("empty", ()):
-                (root / header).touch()
+                (folder / name / "empty").mkdir(exist_ok=True)
+                (folder / name / "empty" / header).touch()
+                options += " -I ../empty"
             yield Package(
                 name, said["origin"], (folder / name / "version").read_text().strip(), root,
-                said.get("options", ""), said.get("name", ""), tuple(said.get("each", ())),
+                options.strip(), said.get("name", ""), tuple(said.get("each", ())),
                 tuple(map(tuple, said.get("flat", ()))), tuple(map(tuple, said.get("forms", ()))),
                 tuple(said.get("suffixes", (".cl",))), said.get("leave_out", ""),
                 said.get("held_out", False), said.get("most", 1 << 30),

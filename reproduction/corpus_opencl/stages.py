@@ -31,9 +31,14 @@ SECONDS = 60.0
 _SPANS = {1: NDRange((4096,), (64,)), 2: NDRange((64, 64), (8, 8)), 3: NDRange((16, 16, 16), (4, 4, 4))}
 _QUERY = re.compile(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([0-2])\s*\)")
 _CLASSES = {
+    "atomics order its work-groups, or their results are used": r"atomic \w+ orders|result of atomic"
+    r"|from an atomic operation|updated by atomics and also",
+    "its writes could not be traced": r"could not be traced",
     "a header is missing": r"file not found|may not be included",
     "a macro or type is missing": r"a macro is missing|is a macro of|undeclared identifier|unknown type"
-    r"|implicit declaration|#error",
+    r"|implicit declaration|#error|type specifier missing|\.cl:\d+:\d+:$|is only for",
+    "types do not fit each other under these options": r"incompatible type|is ambiguous|changes address space"
+    r"|has greater rank|is not allowed",
     "it is a template for a text generator": r"expected|extraneous|invalid token|stray",
     "an extension is missing": r"extension|not supported|unsupported|requires",
     "an argument cannot be passed": r"which no host passes|whose size is not known",
@@ -41,7 +46,7 @@ _CLASSES = {
     "the driver refuses it": r"refuses the kernel|could not run",
     "it takes too long": r"took longer|was stopped after|executed more than|did not finish",
     "the driver died": r"worker died",
-    "devices disagree": r"differ|disagree|conflict",
+    "devices disagree": r"differ|disagree|conflict|of different kinds",
     "its work cannot be shared": r"cannot be shared|NotSplittable|one work-group",
 }
 
@@ -146,7 +151,7 @@ def _compiled(package: Package, path: Path) -> tuple[Source | None, str, dict[st
         try:
             source = Source.read(path, "opencl", **({} if build is None else {"build": build}))
             if route == ROUTES[2]:
-                source, _ = guessed(source)
+                source, _ = guessed(source, path)
             if kernels_of(ir_of(source, CompileOptions(seconds=SECONDS))):
                 return source, route, reasons
             reasons[route] = "conditions leave out every kernel: a macro is missing"

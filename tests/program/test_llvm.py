@@ -548,3 +548,16 @@ def test_the_published_vocabulary_still_covers_kernels_with_opaque_pointers(shar
     assert len(recovered) > 40
     assert vocabulary.coverage(plain).share < 0.75
     assert vocabulary.coverage(recovered).share >= 0.94
+
+
+def test_a_pointer_that_a_constant_expression_casts_to_another_space_is_read():
+    ir = """
+@slot = internal addrspace(3) global [4 x float] undef
+define spir_kernel void @f() {
+  store float 1.0, ptr addrspace(4) addrspacecast (ptr addrspace(3) @slot to ptr addrspace(4))
+  store ptr null, ptr addrspacecast (ptr addrspace(3) @slot to ptr)
+  ret void
+}
+"""
+    graph = graph_of_ir(ir)
+    assert graph.texts().count("store") == 2
