@@ -264,7 +264,6 @@ def _each_or_error(
         return [_each_or_error(answers, [query])[0] for query in queries]
 
 
-@cache
 def pairs() -> tuple[str, ...]:
     """The pairs of devices that the package ships models of shares of; `timed_pairs` has those of times."""
     return tuple(sorted({model.about for model in weights.manifest().answering("shares")}))
