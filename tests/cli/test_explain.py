@@ -116,7 +116,8 @@ def test_unseen_kernels_get_a_page(kernel: Path, tmp_path: Path, capsys) -> None
     page = tmp_path / "unseen.md"
     run("unseen", "--measured", str(table), "--out", str(page), "--json", command=reproduce)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["pair"] for line in found} == {"cgo17-nvidia", "cgo17-amd"}
+    networks = {"gnn-load-balance", "gnn-load-balance-classes"}
+    assert {line["pair"] for line in found} == {"cgo17-nvidia", "cgo17-amd", *networks}
     assert "cgo17-nvidia: 1 kernels" in page.read_text()
 
 

@@ -81,6 +81,12 @@ def test_a_deadline_ends_the_command_and_everything_it_started() -> None:
     assert gone(nap)
 
 
+def test_a_deadline_counts_also_while_the_command_can_be_fed() -> None:
+    for _ in range(20):
+        with pytest.raises(DeadlineExceeded):
+            shell("cat", stdin=b"1", limits=ChildLimits(seconds=1e-6))
+
+
 def test_what_a_command_leaves_running_is_ended_with_it() -> None:
     start = time.monotonic()
     nap = f"62.{os.getpid()}"

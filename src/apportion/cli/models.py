@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -12,7 +14,7 @@ from apportion import weights
 from apportion.cli.show import note, print_json, print_table, size_in_words
 from apportion.data.artifact import read_artifact, read_bytes, read_description
 from apportion.errors import ApportionError, UnknownName
-from apportion.learn.base import QUESTIONS, model_folder
+from apportion.learn.base import QUESTIONS, model_folder, shipped_models
 
 models = App(name="models", help="List, show and check the trained models that answer questions.")
 _Json = Annotated[bool, Parameter(negative="")]
@@ -32,26 +34,24 @@ def list_models(*, question: str | None = None, json: _Json = False) -> None:
     """
     if question is not None and question not in QUESTIONS:
         raise UnknownName("question", question, QUESTIONS)
-    manifest = weights.manifest()
-    chosen = set(manifest.defaults.values())
-    for asked, sentence in QUESTIONS.items():
-        found = [one for one in manifest.models if one.question == asked and question in (None, asked)]
-        if json:
-            for one in found:
-                print_json({**one.as_json(), "default": one.name in chosen})
-        elif found:
-            rows = [
-                (
-                    one.name,
-                    "*" if one.name in chosen else "",
-                    one.about,
-                    size_in_words(one.size),
-                    "; missed: ".join((one.score, *one.misses)),
-                )
-                for one in found
-            ]
-            title = f"{asked}: {sentence}"
-            print_table(("model", "", "of", "size", "score"), rows, title=title, right=("size",))
+    shipped = [one for one in shipped_models() if question in (None, one["question"])]
+    if json:
+        for one in shipped:
+            print_json(one)
+        return
+    for asked, found in groupby(shipped, itemgetter("question")):
+        rows = [
+            (
+                one["name"],
+                "*" if one["default"] else "",
+                one["about"],
+                size_in_words(one["size"]),
+                "; missed: ".join((one["score"], *one["misses"])),
+            )
+            for one in found
+        ]
+        title = f"{asked}: {QUESTIONS[asked]}"
+        print_table(("model", "", "of", "size", "score"), rows, title=title, right=("size",))
 
 
 @models.command

@@ -215,14 +215,17 @@ class _Child:
                     # Once it has ended what is in the pipes is taken, but not waited for: a process that it
                     # left behind may hold them open.
                     ready = pipes.select(0 if ended else max(0.0, deadline - time.monotonic()))
-                    if not ready:
-                        self.late = not ended
+                    if not ended and any(key.data == "end" for key, _ in ready):
+                        ended = True
+                        pipes.unregister(end)
+                    # The deadline holds for a child that always reads or writes, too.
+                    self.late = not ended and (not ready or time.monotonic() >= deadline)
+                    if self.late or not ready:
                         return
                     for key, _ in ready:
                         if key.data == "end":
-                            ended = True
-                            pipes.unregister(end)
-                        elif key.data == "stdin":
+                            continue
+                        if key.data == "stdin":
                             unsent = unsent[_sent(feed, unsent) :]
                             if not unsent:
                                 pipes.unregister(feed)

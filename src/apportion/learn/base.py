@@ -81,6 +81,18 @@ def check_confidence(confidence: float) -> float:
     return confidence
 
 
+def shipped_models() -> list[dict[str, Any]]:
+    """What `apportion models list --json` prints: the shipped models in the order of `QUESTIONS`."""
+    manifest = weights.manifest()
+    chosen = set(manifest.defaults.values())
+    return [
+        {**one.as_json(), "default": one.name in chosen}
+        for question in QUESTIONS
+        for one in manifest.models
+        if one.question == question
+    ]
+
+
 def model_folder(model: str | Path) -> Path:
     """The folder of a model: of a shipped one by its name, else a folder with an artifact in it.
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from apportion import weights
 from apportion.advise.analyses import analysis_as_json
 from apportion.advise.describe import describe
 from apportion.advise.explain import explain
@@ -32,6 +31,7 @@ from apportion.coexecution.objective import objective_of
 from apportion.coexecution.sharing import Together
 from apportion.data.configurations import ConfigurationStore
 from apportion.errors import ApportionError, InvalidSetting, MissingPackage, UnknownName
+from apportion.learn.base import shipped_models
 from apportion.learn.ranking.rankings import by_chance, by_measuring, rank_graphs
 from apportion.learn.ranking.rankings import summary as ranking_summary
 from apportion.learn.ranking.ridge import TuningPlan
@@ -346,10 +346,7 @@ def _work(shared: Together, span: NDRange, bound: BoundKernel) -> dict[str, floa
 
 def _models(form: Any, folder: Path | None, report: Report) -> list[dict[str, Any]]:
     """What `apportion models list --json` prints, and the models that were trained here."""
-    manifest = weights.manifest()
-    chosen = set(manifest.defaults.values())
-    shipped = [{**one.as_json(), "default": one.name in chosen} for one in manifest.models]
-    return shipped + ([] if folder is None else trained(folder))
+    return shipped_models() + ([] if folder is None else trained(folder))
 
 
 def _train(asked: Mapping[str, Any], folder: Path | None, report: Report) -> Any:
