@@ -17,8 +17,6 @@ _WORDS = {
     "known": "kernels that are known, as fast as it answers",
     "known, 300 a second": "the same, asked 300 times a second",
     "known, 400 a second": "the same, asked 400 times a second",
-    "in the cache of an earlier service, one client": "sources in the cache of an earlier service",
-    "in the cache of an earlier service, four clients": "the same",
     "new, one client": "sources never seen, one after the other",
     "new, four clients": "sources never seen",
 }
@@ -32,30 +30,26 @@ _FORGED = {
 
 def page(stored: Path = STORED) -> str:
     """The page in Markdown."""
-    load, before, busy, new, memory, abuse = (
+    load, before, busy, abuse = (
         json.loads((stored / f"{name}.json").read_text())
-        for name in ("load", "load-before", "load-busy", "load-new", "load-memory", "abuse")
+        for name in ("load", "load-before", "load-busy", "abuse")
     )
-    kib, grew = memory["memory"]["kib"], load["memory"]["kib"]
+    kib = load["memory"]["kib"]
     words = Path(__file__).with_name("page.md.jinja").read_text()
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     beyond = load["beyond the limit"]["statuses"]
     return engine.from_string(words).render(
         known=_words(load["known"]), paced=_words(load["known, 300 a second"]),
-        new=_words(new["new, one client"]), before_new=_words(before["new, one client"]),
+        new=_words(load["new, one client"]),
         busy=_words(busy["known, 300 a second"]), idle_load=f"{load['load_average_before']:.1f}",
-        before_load=f"{before['load_average_before']:.1f}", new_load=f"{new['load_average_before']:.0f}",
-        new_nice=new["nice"], load_table=_table(load), new_table=_table(new), before_table=_table(before),
+        before_load=f"{before['load_average_before']:.1f}", load_table=_table(load),
+        before_table=_table({name: run for name, run in before.items() if name.startswith("known")}),
         beyond={"ok": f"{beyond['200']:,}", "refused": f"{beyond['429']:,}"},
         memory={
-            "requests": f"{memory['memory']['requests']:,}", "first": _megabytes(kib[0]),
+            "requests": f"{load['memory']['requests']:,}", "first": _megabytes(kib[0]),
             "after": _megabytes(kib[1]), "last": _megabytes(kib[-1]),
             "growth": f"{kib[-1] / kib[1] - 1:.1%}",
             "steps": ", ".join(f"{one / 1024:.1f}" for one in kib[1:]),
-        },
-        grew={
-            "after": _megabytes(grew[1]), "last": _megabytes(grew[-1]),
-            "growth": f"{grew[-1] / grew[1] - 1:.1%}",
         },
         abuse=_abuse_words(abuse), abuse_table=_abuse_table(abuse),
     )  # fmt: skip
