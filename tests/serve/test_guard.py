@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -264,6 +265,24 @@ def test_malformed_requests_get_an_error_of_ours_and_tell_nothing_of_the_machine
     assert service.ask("POST", "/api/predict", PREDICT).status == 200
 
 
+async def asked(guard: Any, client: str) -> tuple[int, dict[bytes, bytes]]:
+    """The status and headers with which a guard answers a client, without a socket between them."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/api/health", "client": (client, 1),
+        "headers": [(b"host", b"127.0.0.1:8765")],
+    }  # fmt: skip
+    await guard(scope, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"])
+
+
 def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path):
     import asyncio
 
@@ -277,26 +296,10 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    async def ask(guard: Guard, client: str) -> tuple[int, dict[bytes, bytes]]:
-        sent = []
-
-        async def receive():
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message):
-            sent.append(message)
-
-        scope = {
-            "type": "http", "method": "GET", "path": "/api/health", "client": (client, 1),
-            "headers": [(b"host", b"127.0.0.1:8765")],
-        }  # fmt: skip
-        await guard(scope, receive, send)
-        return sent[0]["status"], dict(sent[0]["headers"])
-
     async def all_of_them():
         guard = Guard(application, settings)
-        first = [await ask(guard, "one") for _ in range(4)]
-        return first, await ask(guard, "other")
+        first = [await asked(guard, "one") for _ in range(4)]
+        return first, await asked(guard, "other")
 
     first, other = asyncio.run(all_of_them())
     assert [status for status, _ in first] == [200, 200, 200, 429]
@@ -320,29 +323,14 @@ def test_a_client_has_only_so_many_requests_under_way(tmp_path):
 
         guard = Guard(application, ServiceSettings(folder=tmp_path, at_once=2))
 
-        async def ask(client: str) -> int:
-            sent = []
-
-            async def receive():
-                return {"type": "http.request", "body": b"", "more_body": False}
-
-            async def send(message):
-                sent.append(message)
-
-            scope = {
-                "type": "http", "method": "GET", "path": "/api/health", "client": (client, 1),
-                "headers": [(b"host", b"127.0.0.1:8765")],
-            }  # fmt: skip
-            await guard(scope, receive, send)
-            return sent[0]["status"]
-
-        first = [asyncio.create_task(ask("one")) for _ in range(2)]
+        first = [asyncio.create_task(asked(guard, "one")) for _ in range(2)]
         await asyncio.sleep(0)
-        refused = await ask("one")
-        other = asyncio.create_task(ask("other"))
+        refused = await asked(guard, "one")
+        other = asyncio.create_task(asked(guard, "other"))
         await asyncio.sleep(0)
         free.set()
-        return [refused, *await asyncio.gather(*first, other), await ask("one")]
+        answers = [refused, *await asyncio.gather(*first, other), await asked(guard, "one")]
+        return [status for status, _ in answers]
 
     assert asyncio.run(all_of_them()) == [429, 200, 200, 200, 200]
 
